@@ -1,0 +1,31 @@
+# Two commands from a bare clone: `make demo` and `make test`. Both make .venv and install into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.demo
+	$(BIN)/bcrl demo
+
+test: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/pytest -n 2
+
+# A stamp per set of extras: pip runs again only when pyproject.toml changed.
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[report]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"bcrl needs Python 3.11 or newer, and {sys.executable} is {v[0]}.{v[1]}: run make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,3 @@
+from bcrl.cli import main
+
+main()

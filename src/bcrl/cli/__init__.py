@@ -1,0 +1,86 @@
+"""The command line: `bcrl VERB ...`. One file per verb; only the verb that is called is imported."""
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+
+from bcrl.errors import BCRLError
+
+# verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
+VERBS = {
+    "demo": ("bcrl.cli.demo", "make a log, train, evaluate and report: the whole way in minutes"),
+    "collect": ("bcrl.cli.collect", "record a log in a built-in world"),
+    "data info": ("bcrl.cli.data_info", "what a log holds: sizes, ranges, returns, costs and a picture"),
+    "train": ("bcrl.cli.train", "learn policies from a log"),
+    "evaluate": ("bcrl.cli.evaluate", "run trained policies in a world at many thresholds"),
+    "worlds": ("bcrl.cli.worlds", "the DSRL tasks and which of their worlds are installed"),
+    "worlds install": ("bcrl.cli.worlds_install", "make the isolated environment of a family of tasks"),
+    "solve": ("bcrl.cli.solve", "exact answers and a budgeted policy for a known model, with a map"),
+    "paper figure": ("bcrl.cli.paper_figure", "compute a figure of the paper: PNG and CSV"),
+    "report": ("bcrl.cli.report", "results as a page with pictures"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `bcrl`. Mistakes of the user end in one line and exit status 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        with _warnings_as_lines():
+            _dispatch(words)
+    except BCRLError as error:
+        print(f"bcrl: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        sys.stderr.close()
+        raise SystemExit(0) from None
+    except OSError as error:  # no space, no permission, a folder in the place of a file
+        where = error.filename2 or error.filename or "a file"
+        print(f"bcrl: {where}: {error.strerror or error}; choose another place", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("bcrl: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _dispatch(words: list[str]) -> None:
+    if not words or words[0] in ("-h", "--help"):
+        print(overview())
+        return
+    if words[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"bcrl {version('bcrl')}")
+        return
+    verb = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in VERBS), None)
+    if verb is None:
+        inside = [name for name in VERBS if name.split()[0] == words[0]]
+        known = ", ".join(inside or VERBS)
+        raise BCRLError(f"there is no verb {' '.join(words[:2])!r}; known: {known} (see bcrl --help)")
+    from bcrl.cli.arguments import parse
+
+    module = import_module(VERBS[verb][0])
+    rest = words[len(verb.split()) :]
+    # A verb whose options depend on what is asked for (train) names its own command and defaults.
+    command, default = module.command_for(rest) if hasattr(module, "command_for") else (module.Command, None)
+    parse(command, f"bcrl {verb}", rest, default).run()
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Python's warnings as lines of the program: `bcrl: ...` on stderr, without code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: print(f"bcrl: {message}", file=sys.stderr)
+        yield
+
+
+def overview() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {line}" for verb, (_, line) in VERBS.items())
+    return (
+        "usage: bcrl VERB [options]\n\n"
+        "Safe offline reinforcement learning with a budget you set at run time.\n\n"
+        f"{verbs}\n\n'bcrl VERB --help' tells every option of a verb."
+    )
