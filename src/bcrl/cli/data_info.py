@@ -1,0 +1,135 @@
+"""`bcrl data info FILE`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from bcrl.data.dataset import Dataset
+from bcrl.data.files import load_data
+from bcrl.data.summary import summarise
+
+
+@dataclass
+class Command:
+    """What a log holds: sizes, ranges, returns, costs, and a picture of return against cost."""
+
+    file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
+    """The log: HDF5 in DSRL's layout (.hdf5, .h5) or NPZ (.npz)."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print the facts as JSON instead."""
+
+    def run(self) -> None:
+        dataset = load_data(self.file)
+        facts = summarise(dataset)
+        if self.json:
+            print(json.dumps(facts, indent=2, allow_nan=False))
+        else:
+            _show(dataset, facts)
+
+
+def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from bcrl.data.picture import density_picture
+
+    width = max(80, min(Console().width, 100))  # a narrower table would lose digits: let the terminal wrap it
+    console = Console(width=width, highlight=False)
+    plain = not console.encoding.lower().startswith("utf")
+
+    def say(text: str = "", style: str = "") -> None:
+        # As Text, brackets in a file name are no markup; what the terminal cannot show is escaped.
+        shown = text.encode(console.encoding, "backslashreplace").decode(console.encoding)
+        console.print(Text(shown, style=style), soft_wrap=True)
+
+    say(facts["file"], "bold")
+    for label, value in _heading(facts):
+        say(f"  {label:<12}{value}")
+    console.print(_table(facts, plain))
+    for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
+        within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())
+        say(f"  episodes with {kind} {'<=' if plain else '≤'}   {within}")
+    for kind, costs in zip(
+        _kinds(facts), dataset.episode_costs.reshape(facts["episodes"], -1).T, strict=True
+    ):
+        say()
+        say(
+            density_picture(
+                costs, dataset.episode_returns, width=width, cost_label=f"episode {kind}", plain=plain
+            )
+        )
+
+
+def _heading(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    shortest, horizon = facts["shortest_episode"], facts["horizon"]
+    length = f"{horizon:,} steps each" if shortest == horizon else f"{shortest:,} to {horizon:,} steps"
+    return [
+        ("transitions", f"{facts['transitions']:,}"),
+        ("episodes", f"{facts['episodes']:,} of {length}"),
+        (
+            "ended by",
+            f"terminal {_percent(facts['episodes_ended_by_terminal'])}, "
+            f"timeout {_percent(facts['episodes_ended_by_timeout'])}",
+        ),
+        (
+            "sizes",
+            f"observation {facts['observation_size']}, action {facts['action_size']}, "
+            f"costs {facts['cost_count']}",
+        ),
+        ("sha256", facts["sha256"]),
+    ]
+
+
+def _table(facts: dict[str, Any], plain: bool) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    columns = {
+        "min": "min",
+        "q10": "10 %",
+        "q25": "25 %",
+        "q50": "median",
+        "q75": "75 %",
+        "q90": "90 %",
+        "max": "max",
+        "mean": "mean",
+    }
+    style = {"box": None, "padding": (0, 0, 0, 1)} if plain else {"box": box.SIMPLE_HEAD, "padding": 0}
+    table = Table(show_edge=False, pad_edge=False, **style)
+    table.add_column("", no_wrap=True)
+    for name in columns.values():
+        table.add_column(name, justify="right", no_wrap=True, min_width=7)
+    kinds = _kinds(facts)
+    rows = [("observation", facts["observation"]), ("action", facts["action"]), ("reward", facts["reward"])]
+    rows += zip(kinds, facts["cost"], strict=True)
+    rows += [("episode return", facts["episode_return"])]
+    rows += zip([f"episode {kind}" for kind in kinds], facts["episode_cost"], strict=True)
+    for label, values in rows:
+        table.add_row(f"  {label}", *(_number(values[key]) if key in values else "" for key in columns))
+    return table
+
+
+def _kinds(facts: dict[str, Any]) -> list[str]:
+    count = facts["cost_count"]
+    return ["cost"] if count == 1 else [f"cost {index + 1}" for index in range(count)]
+
+
+def _number(value: float) -> str:
+    """At most seven characters, so that the table fits into 80 columns."""
+    size = abs(value)
+    if size and (size < 0.01 or size >= 99_999.5):
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return f"{value:,.0f}" if size >= 999.5 else f"{value:.3g}"
+
+
+def _percent(share: float) -> str:
+    """Never rounds to 0 % or 100 % what is neither."""
+    if 0 < share < 0.01:
+        return "<1 %"
+    if 0.99 < share < 1:
+        return ">99 %"
+    return f"{share:.0%}".replace("%", " %")

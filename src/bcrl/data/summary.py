@@ -1,0 +1,53 @@
+"""The facts about a log, as plain numbers that print and turn into JSON."""
+
+from typing import Any
+
+import numpy as np
+
+from bcrl.data.dataset import Dataset, Floats
+
+THRESHOLDS = (10, 20, 40, 80)
+"""The paper's thresholds κ."""
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+def summarise(dataset: Dataset) -> dict[str, Any]:
+    """Sizes, ranges, returns and costs. Costs are lists with one entry for each kind of cost."""
+    costs = dataset.episode_costs.reshape(dataset.episode_count, -1).T
+    return {
+        "file": dataset.source,
+        "sha256": dataset.fingerprint(),
+        "transitions": len(dataset),
+        "episodes": dataset.episode_count,
+        "horizon": dataset.horizon,
+        "shortest_episode": int(dataset.episode_lengths.min()),
+        "observation_size": dataset.observation_size,
+        "action_size": dataset.action_size,
+        "cost_count": dataset.cost_count,
+        "episodes_ended_by_terminal": float(dataset.terminals[dataset.ends].mean()),
+        "episodes_ended_by_timeout": float(dataset.timeouts[dataset.ends].mean()),
+        "observation": _range(dataset.observations),
+        "action": _range(dataset.actions),
+        "reward": _range(dataset.rewards),
+        "cost": [_range(column) for column in dataset.costs_2d.T],
+        "episode_return": _spread(dataset.episode_returns),
+        "episode_cost": [_spread(column) for column in costs],
+        "share_of_episodes_within": [
+            {str(threshold): float((column <= threshold).mean()) for threshold in THRESHOLDS}
+            for column in costs
+        ],
+    }
+
+
+def _range(values: Floats) -> dict[str, float]:
+    return {
+        "min": float(values.min()),
+        "mean": float(values.mean(dtype=np.float64)),
+        "max": float(values.max()),
+    }
+
+
+def _spread(values: Floats) -> dict[str, float]:
+    quantiles = np.quantile(values, QUANTILES)
+    named = {f"q{round(100 * q)}": float(value) for q, value in zip(QUANTILES, quantiles, strict=True)}
+    return _range(values) | named

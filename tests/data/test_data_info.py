@@ -1,0 +1,123 @@
+"""`bcrl data info`: the numbers it prints, on a screen, in a pipe and as JSON."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from bcrl.cli import main
+from bcrl.data import Dataset
+from bcrl.data.picture import density_picture
+from bcrl.data.summary import summarise
+
+
+@pytest.fixture
+def two_costs(arrays) -> Dataset:
+    arrays["costs"] = np.stack([np.full(12, 5.0), np.arange(12) * 0.25], axis=1)
+    arrays["rewards"] = np.arange(12.0)
+    return Dataset(**arrays)
+
+
+def test_facts_by_hand(two_costs):
+    facts = summarise(two_costs)
+    assert facts["episode_return"]["min"] == 10  # 0+1+2+3+4
+    assert facts["episode_return"]["q50"] == 18  # 5+6+7
+    assert facts["episode_return"]["max"] == 38  # 8+9+10+11
+    assert facts["reward"] == {"min": 0, "mean": 5.5, "max": 11}
+    assert [cost["max"] for cost in facts["episode_cost"]] == [25, 9.5]
+    assert facts["share_of_episodes_within"][0] == {"10": 0, "20": pytest.approx(2 / 3), "40": 1, "80": 1}
+    assert facts["share_of_episodes_within"][1] == {"10": 1, "20": 1, "40": 1, "80": 1}
+    assert (facts["horizon"], facts["shortest_episode"], facts["cost_count"]) == (5, 3, 2)
+    assert facts["episodes_ended_by_terminal"] == pytest.approx(1 / 3)
+    assert facts["episodes_ended_by_timeout"] == pytest.approx(2 / 3)
+
+
+def test_json_is_the_same_facts(two_costs, tmp_path, capsys):
+    path = tmp_path / "log.npz"
+    two_costs.save(path)
+    main(["data", "info", str(path), "--json"])
+    said = capsys.readouterr()
+    assert json.loads(said.out) == summarise(two_costs) | {"file": str(path)}
+    assert said.err == ""
+
+
+def test_the_screen_fits_80_columns_and_has_a_picture_per_cost(two_costs, tmp_path, capsys):
+    path = tmp_path / "[red]log.hdf5"
+    two_costs.save(path)
+    main(["data", "info", str(path)])
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == str(path)
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for words in (
+        "3 of 3 to 5 steps",
+        "terminal 33 %, timeout 67 %",
+        "episode cost 1",
+        "episode cost 2",
+        "20: 67 %",
+    ):
+        assert words in text
+    assert text.count("└") == 2
+    assert "\x1b" not in text
+
+
+def test_a_terminal_without_unicode(two_costs, tmp_path, monkeypatch):
+    path = tmp_path / "lög.npz"
+    two_costs.save(path)
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    main(["data", "info", str(path)])
+    screen.flush()
+    text = screen.buffer.getvalue().decode("ascii")
+    assert "l\\xf6g.npz" in text
+    assert "episode cost 2" in text
+
+
+def test_dropped_rows_are_one_line_on_stderr(arrays, tmp_path, capsys):
+    arrays["timeouts"][11] = False
+    path = tmp_path / "log.npz"
+    np.savez(path, **arrays)
+    main(["data", "info", str(path)])
+    expected = f"bcrl: {path}: dropped the last 4 of 12 rows, which come after the last episode end\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_picture_puts_each_episode_where_its_axes_say():
+    picture = density_picture(np.array([0.0, 9.0]), np.array([-50.0, 100.0]), height=4).splitlines()
+    drawn = [line[8:] for line in picture[1:5]]  # after the gutter and the axis
+    assert drawn[0].lstrip() == "·" * 6  # ten whole costs share 68 columns: six characters each
+    assert len(drawn[0]) == 60
+    assert drawn[3] == "·" * 6
+    assert drawn[1] == drawn[2] == ""
+    assert picture[1].startswith("    100┤")
+    assert picture[4].startswith("    -50┤")
+    assert "episode cost" in picture[-2]
+    assert picture[-1].strip() == "episodes: · 1"
+
+
+def test_picture_counts_in_shades():
+    costs, returns = np.repeat([0.0, 3.0], [1, 40]), np.repeat([0.0, 1.0], [1, 40])
+    picture = density_picture(costs, returns)
+    assert "█" in picture
+    assert "· 1" in picture
+    assert "–40" in picture
+    assert density_picture(costs, returns, plain=True).isascii()
+
+
+@pytest.mark.parametrize(
+    ("costs", "returns"),
+    [
+        ([0.0], [0.0]),
+        ([0.0, 0.0], [1e9, 1e9]),
+        ([3.0, 3.0], [-2.0, -2.0]),
+        ([0.25, 1e-30], [1e-30, 0.0]),
+        ([1e38, 0.0], [-3e38, 3e38]),
+        ([123456.0, 7.0], [99999.5, -99999.5]),
+    ],
+)
+def test_picture_of_odd_ranges_fits(costs, returns):
+    picture = density_picture(np.array(costs), np.array(returns))
+    assert max(map(len, picture.splitlines())) <= 80
+    assert "episodes: · 1" in picture or "episodes: · 1   ░ 2" in picture
