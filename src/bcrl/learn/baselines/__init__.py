@@ -1,0 +1,1 @@
+"""Methods to compare with, one file each, on the same loop, policy file and evaluation as BCRL."""

@@ -1,0 +1,272 @@
+"""The policy file and acting with it: one file, told at run time how much cost it may still spend.
+
+    policy = bcrl.load("policy.bcrl")
+    episode = policy.start(threshold=20, horizon=200)
+    action = episode.act(observation)
+    episode.observe(cost)
+
+A policy file is safetensors with a JSON header: networks, normalisation, sizes, γ, tracking rule,
+provenance, format version. Loading executes nothing from the file and checks everything in it.
+"""
+
+import dataclasses
+import os
+from typing import Any, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bcrl import budget as budgets
+from bcrl.errors import BCRLError
+from bcrl.learn.method import Actor, Goal, Insight, Method, Spec, method_class
+from bcrl.tensors import read_header, read_tensors, write_tensors
+
+
+class Policy:
+    """A trained policy. `start` begins an episode (or a batch of them) under a budget."""
+
+    def __init__(self, actor: Actor, method: Method, spec: Spec, provenance: dict[str, Any]):
+        self.actor = actor
+        self.method = method
+        self.spec = spec
+        self.provenance = provenance
+
+    def __repr__(self) -> str:
+        sizes = f"{self.spec.observation_size} observations, {self.spec.action_size} actions"
+        return (
+            f"Policy({self.method.name}, {sizes}, {self.spec.cost_count} cost, horizon {self.spec.horizon})"
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the policy file, all or nothing."""
+        header = {
+            "format": "bcrl-policy",
+            "version": 1,
+            "method": self.method.name,
+            "options": dataclasses.asdict(self.method),  # type: ignore[call-overload]
+            "spec": dataclasses.asdict(self.spec),
+            "provenance": self.provenance,
+        }
+        write_tensors(path, self.actor, header)
+
+    def goal(
+        self,
+        *,
+        threshold: ArrayLike | None = None,
+        budget: ArrayLike | None = None,
+        horizon: ArrayLike | None = None,
+        execution: budgets.Execution | None = None,
+        prune: int = 0,
+        batch: int | None = None,
+    ) -> Goal:
+        """What an episode may spend, checked and brought to shape (..., k).
+
+        Either `threshold` (undiscounted, for the whole episode, with `horizon`, by default the longest
+        episode of the log) or `budget` (discounted by γ_C, no horizon needed).
+        """
+        if (threshold is None) == (budget is None):
+            raise BCRLError(
+                "start needs either threshold=κ (cost of a whole episode) or budget=δ (discounted)"
+            )
+        if execution is None:
+            # A bare budget has no horizon to convert by; soft is the rule the paper's theorem covers.
+            execution = "finite-horizon" if budget is None else "soft"
+        if execution not in get_args(budgets.Execution):
+            known = ", ".join(get_args(budgets.Execution))
+            raise BCRLError(f"execution is {execution!r}, but must be one of {known}")
+        if budget is not None and execution in ("finite-horizon", "min"):
+            raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
+        if not isinstance(prune, int) or prune < 0:
+            raise BCRLError(f"prune is {prune}, but must be 0 (off) or a number of actions to draw")
+        if batch is not None and (not isinstance(batch, int) or batch < 1):
+            raise BCRLError(f"batch is {batch}, but must be a whole number from 1 up")
+        steps = self._horizon(horizon)
+        name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
+        allowed = self._costs(name, given)
+        shapes = [allowed.shape[:-1], steps.shape, () if batch is None else (batch,)]
+        try:
+            shape = np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise BCRLError(f"{name}, horizon and batch have shapes {shapes}: use one length") from None
+        if len(shape) > 1:
+            raise BCRLError(f"{name} has shape {allowed.shape[:-1]}, but a batch is a single row")
+        steps = jnp.asarray(np.broadcast_to(steps, shape), jnp.int32)
+        allowed = jnp.asarray(np.broadcast_to(allowed, (*shape, self.spec.cost_count)))
+        start = allowed
+        if threshold is not None:
+            gamma_cost = getattr(self.actor, "gamma_cost", 1.0)
+            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], gamma_cost)
+        return Goal(allowed, start, steps, execution, prune)
+
+    def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
+        """A user's horizon(s) in whole steps."""
+        steps = np.asarray(self.spec.horizon if horizon is None else horizon)
+        if steps.dtype.kind not in "iu" or np.any(steps < 1):
+            raise BCRLError(f"horizon is {horizon}, but must be a whole number of steps from 1 up")
+        if getattr(self.actor, "criterion", "") == "episodic" and np.any(steps > self.spec.horizon):
+            raise BCRLError(
+                f"horizon is {horizon}, but this episodic policy knows episodes of {self.spec.horizon} steps "
+                "at most: train on a log of longer ones, or with the discounted criterion"
+            )
+        return steps
+
+    def start(
+        self,
+        *,
+        threshold: ArrayLike | None = None,
+        budget: ArrayLike | None = None,
+        horizon: ArrayLike | None = None,
+        execution: budgets.Execution | None = None,
+        prune: int = 0,
+        batch: int | None = None,
+        seed: int = 0,
+    ) -> "Episode":
+        """Begins an episode. Arrays of thresholds, budgets or horizons, or `batch`, begin many at once."""
+        goal = self.goal(
+            threshold=threshold, budget=budget, horizon=horizon, execution=execution, prune=prune, batch=batch
+        )
+        return Episode(self, goal, jax.random.key(seed))
+
+    def _costs(self, name: str, value: ArrayLike | None) -> np.ndarray:
+        """A user's cost number(s) as (..., k)."""
+        try:
+            array = np.asarray(value, np.float32)
+        except (TypeError, ValueError):
+            raise BCRLError(f"{name} is {value!r}, but must be a number") from None
+        k = self.spec.cost_count
+        if k == 1 and array.ndim <= 1:
+            array = array[..., None]
+        if array.shape[-1:] != (k,):
+            raise BCRLError(
+                f"{name} has shape {array.shape}, but this policy bounds {k} costs: give (..., {k})"
+            )
+        if not np.all(np.isfinite(array)) or np.any(array < 0):
+            raise BCRLError(f"{name} is {value}, but must be finite and not negative")
+        return array
+
+
+class Episode:
+    """A running episode, or a batch of them: `act`, then `observe` what the step cost.
+
+    `memory` is the whole of its state, a PyTree; the pure functions behind it are `policy.actor`'s.
+    """
+
+    def __init__(self, policy: Policy, goal: Goal, key: jax.Array):
+        self.policy = policy
+        self.batched = goal.horizon.ndim == 1
+        self._goal = goal
+        self._key = key
+        self.memory = self._begin()
+        self._insight: Insight | None = None
+
+    def _begin(self) -> Any:
+        self._key, key = jax.random.split(self._key)
+        keys = jax.random.split(key, len(self._goal.horizon)) if self.batched else key
+        return _start(self.policy.actor, keys, self._goal, self.batched)
+
+    def act(self, observation: ArrayLike) -> np.ndarray:
+        """The action for this observation, (a,) or (batch, a), in [−1, 1]."""
+        observed = np.asarray(observation, np.float32)
+        wanted = (self.policy.spec.observation_size,)
+        wanted = (len(self._goal.horizon), *wanted) if self.batched else wanted
+        if observed.shape != wanted:
+            raise BCRLError(f"observation has shape {observed.shape}, but this episode expects {wanted}")
+        if not np.isfinite(observed).all():
+            raise BCRLError("observation holds NaN or infinity: mend the reading before acting on it")
+        action, self.memory, self._insight = _act(self.policy.actor, self.memory, observed, self.batched)
+        return np.asarray(action)
+
+    def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
+        """Tells the episode what its last action cost (and earned, where a policy wants to know)."""
+        shape = self._goal.threshold.shape
+        costs = np.asarray(cost, np.float32)
+        costs = costs[..., None] if shape[-1] == 1 and costs.shape == shape[:-1] else costs
+        if costs.shape != shape:
+            raise BCRLError(f"cost has shape {np.shape(cost)}, but this episode expects {shape}")
+        if not np.all(np.isfinite(costs)) or np.any(costs < 0):
+            raise BCRLError(f"cost is {cost}, but must be finite and not negative")
+        rewards = np.zeros(shape[:-1], np.float32) if reward is None else np.asarray(reward, np.float32)
+        self.memory = _observe(self.policy.actor, self.memory, costs, rewards, self.batched)
+
+    def restart(self, which: ArrayLike) -> None:
+        """Begins the marked episodes of a batch anew, for vectorised environments that reset themselves."""
+        if not self.batched:
+            raise BCRLError("restart is for batches: call policy.start for a new single episode")
+        marked = np.asarray(which, bool)
+        if marked.shape != self._goal.horizon.shape:
+            raise BCRLError(f"restart marks {marked.shape}, but the batch is {self._goal.horizon.shape}")
+        mix = eqx.filter_vmap(lambda m, new, old: jax.tree.map(lambda x, y: jnp.where(m, x, y), new, old))
+        self.memory = mix(marked, self._begin(), self.memory)
+
+    @property
+    def slack(self) -> np.ndarray:
+        """The slack that decided the last action, (k,) or (batch, k); negative when overspent."""
+        return np.asarray(self._decided().slack)
+
+    @property
+    def fallback(self) -> np.ndarray:
+        """Whether the least-cost fallback chose the last action."""
+        return np.asarray(self._decided().fallback)
+
+    def _decided(self) -> Insight:
+        if self._insight is None:
+            raise BCRLError("nothing has been decided yet: call act first")
+        return self._insight
+
+
+def load(path: str | os.PathLike) -> Policy:
+    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
+    header = read_header(path, "policy")
+    method = read_options(header, path)
+    try:
+        spec = Spec(**{**header["spec"], "max_cost": tuple(header["spec"]["max_cost"])})
+    except (KeyError, TypeError, BCRLError) as error:
+        raise BCRLError(f"{path}: the header's spec is damaged ({error})") from None
+    provenance = header.get("provenance")
+    if not isinstance(provenance, dict):
+        raise BCRLError(f"{path}: the header's provenance is damaged ({provenance!r})")
+    blank = jax.eval_shape(lambda: method.blank_actor(spec))
+    return Policy(read_tensors(path, blank), method, spec, provenance)
+
+
+def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
+    """A method from the names and values a file carries."""
+    try:
+        options = method_class(header.get("method", ""))
+    except BCRLError as error:
+        raise BCRLError(f"{source}: {error}") from None
+    values = header.get("options", {})
+    if not isinstance(values, dict):
+        raise BCRLError(f"{source}: the header's options are damaged ({values!r})")
+    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(options)})
+    if unknown:
+        raise BCRLError(f"{source}: option {unknown[0]!r} is unknown to this bcrl: update it, or train again")
+    try:
+        return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+    except (TypeError, BCRLError) as error:
+        raise BCRLError(f"{source}: an option in the header is damaged ({error})") from None
+
+
+# Jitted once for every policy of the same shape. `batched` is a compile-time choice.
+
+
+@eqx.filter_jit
+def _start(actor: Actor, key: jax.Array, goal: Goal, batched: bool) -> Any:
+    return eqx.filter_vmap(actor.start)(key, goal) if batched else actor.start(key, goal)
+
+
+@eqx.filter_jit
+def _act(actor: Actor, memory: Any, observation: Any, batched: bool) -> tuple[jax.Array, Any, Insight]:
+    observation = jnp.asarray(observation)
+    return eqx.filter_vmap(actor.act)(memory, observation) if batched else actor.act(memory, observation)
+
+
+@eqx.filter_jit
+def _observe(actor: Actor, memory: Any, cost: Any, reward: Any, batched: bool) -> Any:
+    cost, reward = jnp.asarray(cost), jnp.asarray(reward)
+    if batched:
+        return eqx.filter_vmap(actor.observe)(memory, cost, reward)
+    return actor.observe(memory, cost, reward)

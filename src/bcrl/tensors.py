@@ -1,0 +1,87 @@
+"""PyTrees of arrays in safetensors files with a JSON header: checkpoints and policies, no pickle."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from bcrl.errors import BCRLError
+from bcrl.files import atomic_path
+
+T = TypeVar("T")
+
+
+def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) -> None:
+    """Every array of `tree` under its path in the tree, and `header`, in one file, all or nothing."""
+    from safetensors.numpy import save_file
+
+    tensors = {name: np.ascontiguousarray(leaf) for name, leaf in _named(tree).items()}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
+
+
+def tensors_sha256(tree: Any) -> str:
+    """A name for the arrays of `tree`: the same for the same names, shapes and values."""
+    digest = hashlib.sha256()
+    for name, leaf in _named(tree).items():
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
+    """The header, after checking that the file is a `kind` this version can read."""
+    from safetensors import SafetensorError, safe_open
+
+    path = Path(path)
+    if not path.is_file():
+        raise BCRLError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {}).get("bcrl", "{}"))
+    except (SafetensorError, ValueError, OSError) as error:
+        raise BCRLError(f"{path}: not a readable bcrl {kind}, it may be cut short ({error})") from None
+    if not isinstance(header, dict) or header.get("format") != f"bcrl-{kind}":
+        raise BCRLError(f"{path}: not a bcrl {kind} (its header does not say so)")
+    if header.get("version") != 1:
+        raise BCRLError(
+            f"{path}: {kind} format version is {header.get('version')!r}, this bcrl reads 1: "
+            "use the bcrl that wrote it, or train again"
+        )
+    return header
+
+
+def read_tensors(path: str | os.PathLike, like: T) -> T:
+    """The arrays of the file in the shape of `like`; every name, shape and type is checked."""
+    from safetensors.numpy import load_file
+
+    found = load_file(path)
+    wanted = _named(like)
+    if wanted.keys() != found.keys():
+        odd = sorted(wanted.keys() ^ found.keys())
+        raise BCRLError(f"{path}: tensor {odd[0]} {'is missing' if odd[0] in wanted else 'is unknown'}")
+    for name, leaf in wanted.items():
+        if found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
+            raise BCRLError(
+                f"{path}: tensor {name} is {found[name].dtype}{list(found[name].shape)}, "
+                f"expected {leaf.dtype}{list(leaf.shape)}"
+            )
+        if found[name].dtype.kind == "f" and not np.isfinite(found[name]).all():
+            raise BCRLError(f"{path}: tensor {name} holds NaN or infinity: train again with other options")
+    leaves, structure = jax.tree.flatten(like)
+    arrays = iter(jax.numpy.asarray(found[name]) for name in wanted)
+    return jax.tree.unflatten(structure, [next(arrays) if _is_array(x) else x for x in leaves])
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves if _is_array(leaf)}
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)

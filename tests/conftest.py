@@ -1,0 +1,67 @@
+"""Shared by all tests: compiled programs are kept for the session, and a tiny log with a policy from it."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from tiny_log_maker import make_log
+
+HIDDEN = (8,)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Most of a small test is compilation, and many compile the same program.
+
+    A folder for each worker: the cache is not made for two writers. Programs started by tests inherit it.
+    """
+    config.jax_cache = tempfile.mkdtemp(prefix="bcrl-jax-")  # type: ignore[attr-defined]
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = config.jax_cache  # type: ignore[attr-defined]
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    shutil.rmtree(config.jax_cache, ignore_errors=True)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def tiny_log():
+    return make_log()
+
+
+@pytest.fixture(scope="session")
+def tiny_log_file(tiny_log, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("log") / "tiny.npz"
+    tiny_log.save(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_method():
+    from bcrl.learn.bcrl import BCRL
+
+    return BCRL(hidden=HIDDEN, batch_size=16, learning_rate=1e-2)
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_log_file: Path, tiny_method, tmp_path_factory: pytest.TempPathFactory):
+    """Two seeds trained for 40 steps, in a folder."""
+    from bcrl.data import load_data
+    from bcrl.learn.run import fit
+
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    return fit(
+        load_data(tiny_log_file),
+        tiny_method,
+        seeds=(0, 10),
+        steps=40,
+        out=out,
+        log_every=10,
+        checkpoint_every=20,
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(tiny_run):
+    return tiny_run.policy(seed=10)

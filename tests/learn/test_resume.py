@@ -1,0 +1,143 @@
+"""kill −9 at any moment, then resume: the same files, byte for byte, as without the stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bcrl
+from bcrl.errors import BCRLError
+from bcrl.learn.run import fit
+
+PLACES = [
+    "before_training",
+    "after_metrics_before_checkpoint",
+    "in_the_middle_of_a_metrics_row",
+    "in_the_middle_of_a_checkpoint",
+    "after_training_before_the_policies",
+]
+KEPT = ["checkpoint.safetensors", "config.json", "metrics.csv", "policy-0.bcrl", "policy-3.bcrl"]
+
+
+def arguments(log: Path, out: Path, steps: int = 40, phases: str = "in-turn") -> list[str]:
+    """Three phases of 40 steps with a checkpoint at every second row of metrics."""
+    words = f"--seeds 0,3 --steps {steps} --log-every 10 --checkpoint-every 20 --set batch_size=8"
+    return [str(log), str(out), *words.split(), "--set", "hidden=[8]", "--set", f"phases={phases}"]
+
+
+def learn(*words: str, place: str | None = None) -> subprocess.CompletedProcess[str]:
+    program = ["-m", "bcrl.learn"] if place is None else [str(Path(__file__).parent / "killed_run.py"), place]
+    return subprocess.run([sys.executable, *program, *words], capture_output=True, text=True, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_log_file, tmp_path_factory) -> dict[str, bytes]:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    done = learn(*arguments(tiny_log_file, out))
+    assert done.returncode == 0, done.stderr
+    kept = contents(out)
+    assert sorted(kept) == KEPT
+    assert kept["metrics.csv"].count(b"\n") == 1 + 2 * 12  # a header, and two seeds at 12 points
+    return kept
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_killed_run_resumes_to_the_same_bytes(place, tiny_log_file, uninterrupted, tmp_path):
+    words = arguments(tiny_log_file, tmp_path / "run")
+    killed = learn(*words, place=place)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert "policy-0.bcrl" not in contents(tmp_path / "run")
+    resumed = learn(*words, "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert contents(tmp_path / "run") == uninterrupted
+
+
+def test_a_run_killed_from_outside_resumes_to_the_same_bytes(tiny_log_file, uninterrupted, tmp_path):
+    """No arranged place: the kill comes whenever some checkpoint has been seen. Again until it is done."""
+    words = [sys.executable, "-m", "bcrl.learn", *arguments(tiny_log_file, tmp_path / "run"), "--resume"]
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert subprocess.run(words, check=False, capture_output=True).returncode == 0
+    assert contents(tmp_path / "run") == uninterrupted
+
+
+@pytest.fixture
+def finished(tiny_log, tiny_method, tmp_path) -> dict:
+    """The arguments of a run that has been trained."""
+    same = {"seeds": (0,), "steps": 20, "out": tmp_path / "run", "log_every": 10, "checkpoint_every": 10}
+    fit(tiny_log, tiny_method, **same)
+    return same
+
+
+def test_a_finished_run_is_left_as_it_is(tiny_log, tiny_method, finished):
+    before = contents(finished["out"])
+    run = fit(tiny_log, tiny_method, **finished, resume=True)
+    assert contents(finished["out"]) == before
+    assert [row["step"] for row in run.metrics] == [10, 20]
+    run.policy(0).save(finished["out"] / "again.bcrl")
+    assert (finished["out"] / "again.bcrl").read_bytes() == before["policy-0.bcrl"]
+
+
+def test_resume_refuses_another_run(tiny_log, tiny_method, finished):
+    before = contents(finished["out"])
+
+    def refuse(pattern: str, log=tiny_log, method=tiny_method, **other) -> None:
+        with pytest.raises(BCRLError, match=pattern) as refused:
+            fit(log, method, **{**finished, **other}, resume=True)
+        assert str(finished["out"] / "config.json") in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+    refuse("options.tau_c was 0.2 and is now 0.3", method=replace(tiny_method, tau_c=0.3))
+    refuse("options.phases was together and is now in-turn", method=replace(tiny_method, phases="in-turn"))
+    refuse(r"seeds was \[0\] and is now \[0, 1\]", seeds=(0, 1))
+    refuse("steps was 20 and is now 30", steps=30)
+    refuse("provenance.data_sha256", log=replace(tiny_log, rewards=tiny_log.rewards * 2))
+    assert contents(finished["out"]) == before
+
+
+def test_a_folder_with_a_run_is_not_trained_over(tiny_log, tiny_method, finished):
+    before = contents(finished["out"])
+    with pytest.raises(BCRLError, match="holds a run already: give --resume"):
+        fit(tiny_log, tiny_method, **finished)
+    assert contents(finished["out"]) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("config.json", lambda text: b"{"),
+        ("config.json", lambda text: b"[]"),
+        ("checkpoint.safetensors", lambda text: text[:100]),
+        ("checkpoint.safetensors", lambda text: b""),
+    ],
+)
+def test_resume_of_a_damaged_run_is_refused(file, damage, tiny_log, tiny_method, finished):
+    path = finished["out"] / file
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(BCRLError, match=file) as refused:
+        fit(tiny_log, tiny_method, **finished, resume=True)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_config_tells_the_whole_run(tiny_run):
+    config = json.loads((tiny_run.folder / "config.json").read_text())
+    assert config["method"] == "bcrl"
+    assert config["options"]["tau_c"] == 0.2
+    assert config["seeds"] == [0, 10]
+    assert config["spec"]["observation_size"] == 6
+    assert config["provenance"]["data"] == "tiny.npz"
+    assert config["provenance"]["bcrl"] == bcrl.__version__

@@ -1,0 +1,323 @@
+"""Acting under a budget: each execution rule against a tracker written by hand in numpy."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_log_maker import make_log
+
+from bcrl.errors import BCRLError
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.run import fit
+from bcrl.policy import Policy
+
+RULES = ["finite-horizon", "soft", "direct", "min"]
+STEPS = 6
+
+
+def untrained(k: int = 1, **options) -> Policy:
+    """Random networks with costs of a size where rules differ and the fallback comes in; made by numpy."""
+    log = make_log(k)
+    method = BCRL(hidden=(8,), **{"gamma_cost": 0.9, **options})
+    spec = Spec(log.observation_size, log.action_size, k, log.horizon, (1.0,) * k, 10)
+    rng = np.random.default_rng(11)
+    shape = jax.eval_shape(lambda: method.init(jax.random.key(0), spec))
+    state = jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape), x.dtype), shape)
+    cost = state.networks["cost"]  # a least cost of about 2, and actions that cost a little more
+    state = eqx.tree_at(
+        lambda s: (s.networks["cost"].value.biases[-1], s.networks["cost"].target.biases[-1]),
+        state,
+        (cost.value.biases[-1] + 2.0, cost.target.biases[-1] + 2.2),
+    )
+    normaliser = Normaliser.of(log.observations)
+    actor = method.actor(state, method.prepare(log, normaliser), normaliser, spec)
+    return Policy(actor, method, spec, {"seed": 0})
+
+
+@pytest.fixture(scope="module", params=["discounted-soft", "episodic-direct", "two costs"])
+def policy(request) -> Policy:
+    return {
+        "discounted-soft": lambda: untrained(),
+        "episodic-direct": lambda: untrained(criterion="episodic", tracking="direct"),
+        "two costs": lambda: untrained(2, max_budget=7.0),
+    }[request.param]()
+
+
+def given(costs: np.ndarray):
+    """As a user gives it for one episode: a number for one cost, since a list would be a batch."""
+    return float(costs[0]) if len(costs) == 1 else costs
+
+
+class Tracker:
+    """The formulas of the three rules, step by step, with the policy's own V_C and Q_C."""
+
+    def __init__(self, policy: Policy, threshold: np.ndarray, horizon: int):
+        self.actor = policy.actor
+        self.gamma = 1.0 if policy.method.criterion == "episodic" else policy.method.gamma_cost
+        self.log_horizon = policy.spec.horizon
+        self.threshold, self.horizon = threshold, horizon
+        self.t, self.spent = 0, np.zeros_like(threshold)
+        self.limit = np.asarray(self.actor.slack_limit)
+        self.budget = self.convert()
+        self.soft = self.budget - np.asarray(self.actor.mean_start_value)
+
+    def convert(self) -> np.ndarray:
+        left = self.horizon - self.t
+        share = np.mean(self.gamma ** np.arange(left)) if left > 0 else 1.0
+        return np.maximum(self.threshold - self.spent, 0) * share
+
+    def features(self, seen: np.ndarray) -> np.ndarray:
+        normal = (seen - np.asarray(self.actor.normaliser.mean)) / np.asarray(self.actor.normaliser.std)
+        if self.actor.criterion == "discounted":
+            return normal
+        return np.append(normal, min(self.t / self.log_horizon, 1.0))
+
+    def slack(self, rule: str, features: np.ndarray) -> np.ndarray:
+        least = np.asarray(self.actor.least_cost(jnp.asarray(features, jnp.float32)))
+        horizon = self.convert() - least
+        return {
+            "finite-horizon": horizon,
+            "soft": self.soft,
+            "direct": self.budget - least,
+            "min": np.minimum(horizon, self.soft),
+        }[rule]
+
+    def wanted(self, rule: str, features: np.ndarray) -> tuple[np.ndarray, bool]:
+        """The action, and whether it is the fallback's."""
+        slack = self.slack(rule, features)
+        rows = jnp.asarray(features, jnp.float32)
+        if np.any(slack < self.actor.fallback_below):
+            return np.asarray(self.actor.fallback(rows)[0]), True
+        least = np.asarray(self.actor.least_cost(rows))
+        shown = slack if self.actor.tracking == "soft" else slack + least
+        shown = np.log1p(np.clip(shown, 0, self.limit))
+        return np.asarray(self.actor.actor(jnp.append(rows, jnp.asarray(shown, jnp.float32)))[0]), False
+
+    def move(self, features: np.ndarray, action: np.ndarray, cost: np.ndarray) -> None:
+        rows = jnp.asarray(features, jnp.float32)
+        charge = np.asarray(self.actor.cost_to_go(rows, jnp.asarray(action)) - self.actor.least_cost(rows))
+        self.soft = np.minimum((self.soft - charge) / self.gamma, self.limit)
+        self.budget = np.minimum((self.budget - cost) / self.gamma, self.limit)
+        self.spent = self.spent + cost
+        self.t += 1
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_its_formula(rule, policy):
+    k = policy.spec.cost_count
+    rng = np.random.default_rng(2)
+    decided = []
+    for start in (1.0, 4.0, 9.0):
+        threshold = np.full(k, start)
+        # The horizon is shorter than the episode: the last steps are past it.
+        episode = policy.start(threshold=given(threshold), horizon=STEPS - 2, execution=rule)
+        by_hand = Tracker(policy, threshold, STEPS - 2)
+        for _ in range(STEPS):
+            seen = rng.normal(size=policy.spec.observation_size).astype(np.float32)
+            features = by_hand.features(seen)
+            action = episode.act(seen)
+            np.testing.assert_allclose(episode.slack, by_hand.slack(rule, features), rtol=1e-4, atol=1e-4)
+            wanted, fallback = by_hand.wanted(rule, features)
+            assert bool(episode.fallback) == fallback
+            np.testing.assert_allclose(action, wanted, rtol=1e-4, atol=1e-4)
+            cost = rng.random(k).astype(np.float32)
+            by_hand.move(features, action, cost)
+            episode.observe(cost)
+            decided.append(fallback)
+    assert len(set(decided)) == 2, "both the policy and the fallback must have acted"
+
+
+def test_rules_differ(policy):
+    seen = np.ones(policy.spec.observation_size)
+    found = []
+    for rule in RULES:
+        episode = policy.start(threshold=given(np.full(policy.spec.cost_count, 5.0)), execution=rule)
+        for _ in range(3):
+            episode.act(seen)
+            episode.observe(np.full(policy.spec.cost_count, 0.5))
+        found.append(tuple(episode.slack.tolist()))
+    # min is one of the others; with nothing discounted, direct and finite-horizon are both κ − C − V_C.
+    assert len(set(found)) >= (2 if policy.method.criterion == "episodic" else 3)
+
+
+def test_a_bare_budget_needs_no_horizon(policy):
+    k = policy.spec.cost_count
+    delta = np.arange(3.0, 3.0 + k)
+    seen = np.ones(policy.spec.observation_size, np.float32)
+    mean = np.asarray(policy.actor.mean_start_value)
+    episode = policy.start(budget=given(delta))
+    episode.act(seen)
+    np.testing.assert_allclose(episode.slack, delta - mean, rtol=1e-5)  # soft: f in slack
+    direct = policy.start(budget=given(delta), execution="direct")
+    direct.act(seen)
+    features = policy.actor.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
+    np.testing.assert_allclose(
+        direct.slack, delta - np.asarray(policy.actor.least_cost(features)), rtol=1e-5, atol=1e-5
+    )
+    for rule in ("finite-horizon", "min"):
+        with pytest.raises(BCRLError, match="needs threshold"):
+            policy.start(budget=given(delta), execution=rule)
+
+
+@pytest.mark.parametrize(("rule", "prune"), [("finite-horizon", 3), ("soft", 0), ("direct", 0), ("min", 3)])
+def test_a_batch_is_its_episodes_one_by_one(rule, prune, policy):
+    k = policy.spec.cost_count
+    thresholds = np.array([[0.0], [4.0], [9.0], [50.0]]) * np.ones(k)
+    horizons = np.array([3, 20, 20, 7])
+    batch = policy.start(threshold=thresholds, horizon=horizons, execution=rule, prune=prune, seed=1)
+    singles = [
+        policy.start(threshold=given(thresholds[i]), horizon=int(horizons[i]), execution=rule, prune=prune)
+        for i in range(4)
+    ]
+    for i, single in enumerate(singles):  # the same draws for pruning
+        single.memory = dataclasses.replace(single.memory, key=batch.memory.key[i])
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        seen = rng.normal(size=(4, policy.spec.observation_size))
+        costs = rng.random((4, k))
+        actions = batch.act(seen)
+        assert actions.shape == (4, 2)
+        assert np.all(np.abs(actions) <= 1)
+        for i, single in enumerate(singles):
+            np.testing.assert_allclose(single.act(seen[i]), actions[i], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(single.slack, batch.slack[i], rtol=1e-4, atol=1e-4)
+            assert single.fallback == batch.fallback[i]
+            single.observe(costs[i])
+        batch.observe(costs)
+
+
+def test_restart_begins_the_marked_episodes_anew(policy):
+    k = policy.spec.cost_count
+    rng = np.random.default_rng(0)
+    seen = rng.normal(size=(3, policy.spec.observation_size))
+    batch = policy.start(threshold=np.full((3, k), 6.0), execution="direct")
+    first = batch.act(seen)
+    slack = batch.slack
+    batch.observe(np.full((3, k), 2.0))
+    batch.restart([False, True, False])
+    again = batch.act(seen)
+    np.testing.assert_array_equal(again[1], first[1])
+    np.testing.assert_array_equal(batch.slack[1], slack[1])
+    assert np.all(batch.slack[[0, 2]] != slack[[0, 2]])
+    assert np.asarray(batch.memory.step).tolist() == [1, 0, 1]
+    keys = jax.random.key_data(batch.memory.key)
+    assert len({tuple(key) for key in np.asarray(keys).tolist()}) == 3
+
+
+def test_restart_of_cloned_policies(tiny_log):
+    from bcrl.learn.baselines.bc import BCAll
+
+    policy = fit(tiny_log, BCAll(hidden=(8,), batch_size=16), steps=2, log_every=2).policy()
+    batch = policy.start(threshold=[5.0, 7.0])
+    batch.act(np.zeros((2, 6)))
+    batch.observe([1.0, 1.0])
+    batch.restart([True, False])
+    batch.act(np.zeros((2, 6)))
+    np.testing.assert_array_equal(batch.slack, [[5.0], [6.0]])
+
+
+def test_pruning_takes_the_best_safe_action():
+    """Of the drawn actions, only those with Q_C ≤ δ, and of them the one with the largest Q_R."""
+    policy = untrained()
+    actor = policy.actor
+    drawn = 16
+    rng = np.random.default_rng(0)
+    kinds = set()
+    for _ in range(12):
+        seen = rng.normal(size=6).astype(np.float32)
+        features = actor.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
+        least = actor.least_cost(features)
+        # A budget among the costs of the drawn actions, so that some are forbidden and some are not.
+        budget = least + 0.3 + 0.5 * float(rng.random())
+        goal = policy.goal(budget=float(budget[0]), execution="direct", prune=drawn)
+        memory = actor.start(jax.random.key(int(rng.integers(1000))), goal)
+        action, _, insight = actor.act(memory, jnp.asarray(seen))
+
+        draw = jax.random.fold_in(memory.key, 0)
+        mean, log_std = actor.actor(jnp.append(features, jnp.log1p(jnp.clip(budget - least, 0, 100))))
+        noise = jax.random.normal(draw, (drawn, 2))
+        options = np.asarray(jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1).at[0].set(mean))
+        rows = jnp.broadcast_to(features, (drawn, len(features)))
+        cost = np.asarray(actor.cost_to_go(rows, jnp.asarray(options)))[:, 0]
+        left = jnp.log1p(jnp.clip(budget - cost[:, None], 0, actor.slack_limit))
+        inputs = jnp.concatenate([rows, options, left], 1)
+        twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
+        worth = np.minimum(*map(np.asarray, twins))
+        safe = cost <= float(budget[0])
+        kinds.add("none" if not safe.any() else "all" if safe.all() else "some")
+        if safe.any():
+            best = max(np.flatnonzero(safe), key=lambda i: worth[i])
+            np.testing.assert_allclose(action, options[best], atol=1e-5)
+            assert not insight.fallback
+            assert float(actor.cost_to_go(features, action)[0]) <= float(budget[0]) + 1e-5
+        else:
+            assert insight.fallback
+            np.testing.assert_allclose(action, np.clip(actor.fallback(features)[0], -1, 1), atol=1e-5)
+    assert "some" in kinds
+
+
+@pytest.mark.parametrize(("slack", "fallback"), [(-1.0, True), (0.0, True), (0.29, True), (0.31, False)])
+def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
+    policy = untrained(fallback_below=0.3, nonnegative_values=False)
+    episode = policy.start(budget=float(policy.actor.mean_start_value[0]) + slack)
+    seen = np.ones(6)
+    action = episode.act(seen)
+    np.testing.assert_allclose(episode.slack, [slack], atol=1e-5)
+    assert bool(episode.fallback) == fallback
+    features = policy.actor.normaliser(jnp.asarray(seen, jnp.float32))
+    same = np.allclose(action, policy.actor.fallback(features)[0], atol=1e-6)
+    assert same == fallback
+
+
+def test_one_short_cost_of_two_calls_the_fallback():
+    policy = untrained(2)
+    mean = np.asarray(policy.actor.mean_start_value)
+    for extra, fallback in (([5.0, 5.0], False), ([5.0, 0.0], True), ([0.0, 5.0], True)):
+        episode = policy.start(budget=np.maximum(mean, 0) + extra)
+        episode.act(np.ones(6))
+        assert bool(episode.fallback) == fallback
+
+
+BAD_STARTS = [
+    ({}, "either threshold"),
+    ({"threshold": 1, "budget": 1}, "either threshold"),
+    ({"threshold": -1.0}, "not negative"),
+    ({"threshold": float("nan")}, "finite"),
+    ({"budget": float("inf")}, "finite"),
+    ({"threshold": "ten"}, "must be a number"),
+    ({"threshold": 5, "horizon": 0}, "horizon"),
+    ({"threshold": 5, "execution": "hope"}, "finite-horizon, soft, direct, min"),
+    ({"threshold": 5, "prune": -2}, "prune"),
+    ({"threshold": [[1.0, 2.0]]}, "bounds 1 costs"),
+    ({"threshold": [1.0, 2.0], "batch": 3}, "one length"),
+    ({"threshold": 5, "batch": 0}, "batch"),
+]
+
+
+@pytest.mark.parametrize(("words", "wanted"), BAD_STARTS)
+def test_a_bad_start_is_refused(words, wanted, tiny_policy):
+    with pytest.raises(BCRLError, match=wanted) as refused:
+        tiny_policy.start(**words)
+    assert "\n" not in str(refused.value)
+
+
+def test_bad_steps_are_refused(tiny_policy):
+    episode = tiny_policy.start(threshold=5)
+    with pytest.raises(BCRLError, match="nothing has been decided"):
+        _ = episode.slack
+    with pytest.raises(BCRLError, match=r"shape \(5,\).*\(6,\)"):
+        episode.act(np.zeros(5))
+    with pytest.raises(BCRLError, match="cost is -1"):
+        episode.observe(-1)
+    with pytest.raises(BCRLError, match="cost has shape"):
+        episode.observe([1.0, 2.0])
+    with pytest.raises(BCRLError, match="restart is for batches"):
+        episode.restart(True)
+    batch = tiny_policy.start(threshold=5, batch=2)
+    assert batch.act(np.zeros((2, 6))).shape == (2, 2)
+    with pytest.raises(BCRLError, match="shape"):
+        batch.act(np.zeros(6))

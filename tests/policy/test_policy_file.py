@@ -1,0 +1,238 @@
+"""The policy file: what was saved is what is loaded, bit for bit, and what is damaged is refused."""
+
+import dataclasses
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import bcrl
+from bcrl.errors import BCRLError
+from bcrl.learn.baselines.bc import BCAll
+from bcrl.learn.run import fit
+
+Header = dict
+Tensors = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def path(tiny_policy, tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("policy") / "policy.bcrl"
+    tiny_policy.save(place)
+    return place
+
+
+def deeds(policy, execution: str = "min", prune: int = 4) -> list[bytes]:
+    """Everything two short episodes decide, as bytes: one alone and a batch."""
+    rng = np.random.default_rng(5)
+    alone = policy.start(threshold=6.0, horizon=12, execution=execution, prune=prune)
+    batch = policy.start(threshold=[0.0, 3.0, 20.0], execution=execution, prune=prune, seed=3)
+    said = []
+    for _ in range(6):
+        seen = rng.normal(size=(3, policy.spec.observation_size))
+        said += [alone.act(seen[0]), alone.slack, alone.fallback]
+        said += [batch.act(seen), batch.slack, batch.fallback]
+        alone.observe(float(rng.random()))
+        batch.observe(rng.random(3))
+    return [np.ascontiguousarray(x).tobytes() for x in said]
+
+
+@pytest.mark.parametrize(("execution", "prune"), [("min", 4), ("finite-horizon", 0), ("direct", 0)])
+def test_a_loaded_policy_acts_identically(execution, prune, tiny_policy, path):
+    assert deeds(bcrl.load(path), execution, prune) == deeds(tiny_policy, execution, prune)
+
+
+def test_a_loaded_policy_acts_identically_in_another_process(tiny_policy, path):
+    code = (
+        "import sys, bcrl; sys.path.insert(0, sys.argv[1]); from test_policy_file import deeds\n"
+        "print(b''.join(deeds(bcrl.load(sys.argv[2]))).hex())"
+    )
+    words = [sys.executable, "-c", code, str(Path(__file__).parent), str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == b"".join(deeds(tiny_policy)).hex()
+
+
+def test_deeds_tell_policies_apart(tiny_run, tiny_policy):
+    """Or the two tests above would say nothing."""
+    assert deeds(tiny_run.policy(0)) != deeds(tiny_policy)
+
+
+def test_loading_and_saving_again_gives_the_same_file(path, tmp_path):
+    bcrl.load(path).save(tmp_path / "again.bcrl")
+    assert (tmp_path / "again.bcrl").read_bytes() == path.read_bytes()
+
+
+def test_the_file_tells_where_it_comes_from(tiny_log, tiny_run, path):
+    policy = bcrl.load(path)
+    assert (
+        policy.provenance.items()
+        >= {
+            "bcrl": bcrl.__version__,
+            "data": "tiny.npz",
+            "data_sha256": tiny_log.fingerprint(),
+            "steps": 40,
+            "seed": 10,
+        }.items()
+    )
+    assert policy.method == tiny_run.method
+    assert policy.spec == tiny_run.spec
+
+
+def test_the_file_carries_the_cost_critics_and_their_mean_at_the_start(tiny_log, path):
+    header, tensors = split(path.read_bytes())
+    assert header["format"] == "bcrl-policy"
+    assert header["version"] == 1
+    assert any("cost_value" in name for name in tensors)
+    assert any("cost_critic" in name for name in tensors)
+    actor = bcrl.load(path).actor
+    values = np.asarray(actor.least_cost(actor.normaliser(tiny_log.initial_observations)))
+    assert values.shape == (8, 1)
+    stored = tensors[next(name for name in tensors if "mean_start_value" in name)]
+    np.testing.assert_allclose(stored, values.mean(0), rtol=1e-5)
+
+
+def test_a_cloned_policy_goes_through_a_file_too(tiny_log, tmp_path):
+    method = BCAll(hidden=(8,), batch_size=16)
+    policy = fit(tiny_log, method, steps=2, log_every=2).policy()
+    policy.save(tmp_path / "clone.bcrl")
+    loaded = bcrl.load(tmp_path / "clone.bcrl")
+    assert deeds(loaded, prune=0) == deeds(policy, prune=0)
+    assert loaded.method == method
+
+
+def split(content: bytes) -> tuple[Header, Tensors]:
+    """A safetensors file by hand: a length, JSON, raw numbers. Nothing in it could be executed."""
+    size = struct.unpack("<Q", content[:8])[0]
+    table = json.loads(content[8 : 8 + size])
+    header = json.loads(table.pop("__metadata__")["bcrl"])
+    body = content[8 + size :]
+    kinds = {"F32": np.float32, "I32": np.int32}
+    tensors = {
+        name: np.frombuffer(body[slice(*entry["data_offsets"])], kinds[entry["dtype"]]).reshape(
+            entry["shape"]
+        )
+        for name, entry in table.items()
+    }
+    return header, tensors
+
+
+def test_there_is_no_pickle_in_the_file(path):
+    _, tensors = split(path.read_bytes())
+    found, wanted = sum(x.nbytes for x in tensors.values()), jax.tree.leaves(bcrl.load(path).actor)
+    assert found == sum(np.asarray(x).nbytes for x in wanted)  # numbers, and nothing besides
+
+
+def write(path: Path, header: Header, tensors: Tensors) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(tensors, path, metadata={"bcrl": json.dumps(header)})
+
+
+def edited(change: Callable[[Header, Tensors], object]) -> Callable[[bytes, Path], None]:
+    """Damage that needs a well-formed file."""
+
+    def damage(content: bytes, path: Path) -> None:
+        header, tensors = split(content)
+        change(header, tensors)
+        write(path, header, tensors)
+
+    return damage
+
+
+def put(**values: object) -> Callable[[bytes, Path], None]:
+    return edited(lambda header, _: header.update(values))
+
+
+def put_in(section: str, **values: object) -> Callable[[bytes, Path], None]:
+    return edited(lambda header, _: header[section].update(values))
+
+
+def first(tensors: Tensors) -> str:
+    return min(tensors)
+
+
+def spoil(tensors: Tensors, value: float) -> None:
+    tensors[first(tensors)] = np.full_like(tensors[first(tensors)], value)
+
+
+def no_metadata(content: bytes, path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(split(content)[1], path)
+
+
+DAMAGE: dict[str, tuple[Callable[[bytes, Path], object], str]] = {
+    "no file": (lambda content, path: None, "there is no such file"),
+    "folder": (lambda content, path: path.mkdir(), "no such file"),
+    "empty": (lambda content, path: path.write_bytes(b""), "not a readable bcrl policy"),
+    "text": (lambda content, path: path.write_text("hello\n" * 50), "not a readable bcrl policy"),
+    "cut in the header": (lambda content, path: path.write_bytes(content[:100]), "cut short"),
+    "cut in the numbers": (lambda content, path: path.write_bytes(content[:-1]), "cut short"),
+    "no header of ours": (no_metadata, "not a bcrl policy"),
+    "another format": (put(format="bcrl-checkpoint"), "not a bcrl policy"),
+    "version 2": (put(version=2), "version is 2, this bcrl reads 1"),
+    "no version": (edited(lambda header, _: header.pop("version")), "version is None"),
+    "unknown method": (put(method="cpo"), "'cpo'"),
+    "method of no name": (put(method=["bcrl"]), "method"),
+    "unknown option": (put_in("options", colour="red"), "option 'colour' is unknown"),
+    "option out of range": (put_in("options", tau_c=3.0), "tau_c"),
+    "option of another type": (put_in("options", tau_c="high"), "damaged"),
+    "option that is no choice": (put_in("options", tracking="hard"), "tracking"),
+    "options are a list": (put(options=[1, 2]), "damaged"),
+    "no spec": (edited(lambda header, _: header.pop("spec")), "spec is damaged"),
+    "spec without costs": (edited(lambda header, _: header["spec"].pop("max_cost")), "spec is damaged"),
+    "spec with a word": (put_in("spec", observation_size="six"), "spec"),
+    "spec below zero": (put_in("spec", action_size=-1), "spec"),
+    "missing tensor": (edited(lambda _, t: t.pop(first(t))), "is missing"),
+    "unknown tensor": (
+        edited(lambda _, t: t.update(extra=np.zeros(1, np.float32))),
+        "tensor extra is unknown",
+    ),
+    "wrong shape": (
+        edited(lambda _, t: t.update({first(t): np.zeros((3, 3), np.float32)})),
+        "expected float32",
+    ),
+    "wrong type": (
+        edited(lambda _, t: t.update({first(t): t[first(t)].astype(np.int32)})),
+        "expected float32",
+    ),
+    "NaN": (edited(lambda _, t: spoil(t, np.nan)), "NaN or infinity"),
+    "infinity": (edited(lambda _, t: spoil(t, -np.inf)), "NaN or infinity"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_policy_file_is_refused_in_one_line(name, path, tmp_path):
+    damage, words = DAMAGE[name]
+    broken = tmp_path / "broken.bcrl"
+    damage(path.read_bytes(), broken)
+    with pytest.raises(BCRLError) as refused:
+        bcrl.load(broken)
+    line = str(refused.value)
+    assert line.startswith(f"{broken}: ")
+    assert words in line
+    assert "\n" not in line
+
+
+def test_rewriting_alone_is_no_damage(path, tmp_path):
+    """Or the table above could refuse files for how this test writes them."""
+    edited(lambda *_: None)(path.read_bytes(), tmp_path / "same.bcrl")
+    assert deeds(bcrl.load(tmp_path / "same.bcrl")) == deeds(bcrl.load(path))
+
+
+def test_others_may_read_the_file(path, tmp_path):
+    """As any file the user makes: the permissions follow the umask."""
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert path.stat().st_mode == plain.stat().st_mode
+
+
+def test_options_of_the_file_are_all_of_the_method(path):
+    header, _ = split(path.read_bytes())
+    assert set(header["options"]) == {field.name for field in dataclasses.fields(bcrl.BCRL)}
