@@ -1,0 +1,59 @@
+"""What a world is: pure functions of one episode, to be jitted and vmapped by whoever runs it."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+State = Any  # a PyTree of arrays; each world has its own
+Step = tuple[State, jax.Array, jax.Array, jax.Array]  # next state, reward, cost, terminal
+
+
+class World(eqx.Module):
+    """A constrained decision process whose functions see one episode at a time.
+
+    An instance holds no arrays: it is hashable, can be closed over by jitted code or passed to it, and two
+    worlds with equal settings are equal. The horizon is a timeout that the roll-out applies, not a terminal
+    of the world, so that learners may bootstrap from the last state.
+    """
+
+    name: ClassVar[str]
+    observation_size: ClassVar[int]
+    observation_bound: ClassVar[float] = 5.0
+    """No entry of an observation is ever larger in size."""
+    action_size: ClassVar[int]
+    cost_count: ClassVar[int] = 1
+    horizon: ClassVar[int]
+    reference_returns: ClassVar[tuple[float, float]]
+    """Returns that count as 0 and as 1 after normalisation."""
+    thresholds: ClassVar[tuple[float, ...]] = (10.0, 20.0, 40.0)
+    """The episode costs at which a policy is judged unless the user names others."""
+
+    noise: float = eqx.field(static=True, default=0.0)
+    """Standard deviation of the actuators' error, in units of the action: more than 0 makes moves random."""
+
+    @abstractmethod
+    def reset(self, key: jax.Array) -> State:
+        """Draws the first state of an episode."""
+
+    @abstractmethod
+    def observe(self, state: State) -> jax.Array:
+        """The observation `(observation_size,)`, scaled to be of order one."""
+
+    @abstractmethod
+    def move(self, state: State, action: jax.Array, key: jax.Array) -> Step:
+        """What `step` does once the action is what the actuators really did."""
+
+    def step(self, state: State, action: jax.Array, key: jax.Array) -> Step:
+        """One step with a commanded action `(action_size,)`, which is clipped to [-1, 1]."""
+        actuators, world = jax.random.split(key)
+        if self.noise:
+            action = action + self.noise * jax.random.normal(actuators, action.shape)
+        return self.move(state, jnp.clip(action, -1.0, 1.0), world)
+
+    def normalise(self, returns: Any) -> Any:
+        """Returns on the scale where the reference returns are 0 and 1."""
+        low, high = self.reference_returns
+        return (returns - low) / (high - low)

@@ -1,0 +1,106 @@
+"""What every world promises, whatever it is about."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bcrl.errors import BCRLError
+from bcrl.worlds import WORLDS, World, make_world
+
+
+@pytest.fixture(params=WORLDS)
+def world(request: pytest.FixtureRequest) -> World:
+    return make_world(request.param)
+
+
+def play(world: World, key: jax.Array, policy) -> tuple[jax.Array, ...]:
+    """Observations, rewards, costs and terminals of one episode under `policy(observation, key)`."""
+    start, moves = jax.random.split(key)
+
+    def step(state, key):
+        act, move = jax.random.split(key)
+        state, *rest = world.step(state, policy(world.observe(state), act), move)
+        return state, (world.observe(state), *rest)
+
+    return jax.lax.scan(step, world.reset(start), jax.random.split(moves, world.horizon))[1]
+
+
+def random_policy(world: World):
+    # Larger than the box, so that clipping matters and the walls are reached.
+    return lambda observation, key: 3.0 * jax.random.normal(key, (world.action_size,)) + 0.5
+
+
+def test_one_step_has_the_promised_shapes(world: World) -> None:
+    state = world.reset(jax.random.key(0))
+    assert world.observe(state).shape == (world.observation_size,)
+    following, reward, cost, terminal = world.step(state, jnp.zeros(world.action_size), jax.random.key(1))
+    assert jax.tree.map(jnp.shape, following) == jax.tree.map(jnp.shape, state)
+    assert reward.shape == cost.shape == terminal.shape == ()
+    assert terminal.dtype == bool
+    assert world.cost_count == 1
+
+
+def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: World) -> None:
+    keys = jax.random.split(jax.random.key(0), 2000)
+    observations, rewards, costs, terminals = jax.jit(
+        jax.vmap(lambda key: play(world, key, random_policy(world)))
+    )(keys)
+    assert observations.shape == (2000, world.horizon, world.observation_size)
+    assert np.isfinite(rewards).all()
+    assert np.abs(observations).max() <= world.observation_bound
+    assert set(np.unique(costs)) == {0.0, 1.0}
+    assert not terminals.any()
+
+
+def test_the_hardest_pushes_stay_within_the_observation_bound(world: World) -> None:
+    corners = jnp.array([[1.0, 1.0], [1.0, 0.0], [-1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    pushed = jax.jit(jax.vmap(lambda action: play(world, jax.random.key(0), lambda *_: action)[0]))
+    assert np.abs(pushed(corners)).max() <= world.observation_bound
+
+
+def test_an_episode_is_a_pure_function_of_its_key(world: World) -> None:
+    run = jax.jit(lambda key: play(world, key, random_policy(world)))
+    first, again, other = run(jax.random.key(3)), run(jax.random.key(3)), run(jax.random.key(4))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not np.array_equal(first[0], other[0])
+
+
+def test_noise_makes_moves_random_and_only_noise_does(world: World) -> None:
+    def positions(world: World) -> np.ndarray:
+        state = world.reset(jax.random.key(0))
+        step = jax.vmap(
+            lambda key: world.observe(world.step(state, jnp.full(world.action_size, 0.2), key)[0])
+        )
+        return np.asarray(step(jax.random.split(jax.random.key(1), 50)))
+
+    assert np.ptp(positions(world), axis=0).max() == 0.0
+    assert np.ptp(positions(make_world(world.name, noise=0.1)), axis=0).max() > 1e-3
+
+
+def test_actions_are_clipped(world: World) -> None:
+    state, key = world.reset(jax.random.key(0)), jax.random.key(1)
+    far, edge = (
+        world.observe(world.step(state, jnp.full(world.action_size, a), key)[0]) for a in (50.0, 1.0)
+    )
+    assert np.array_equal(far, edge)
+
+
+def test_worlds_are_values(world: World) -> None:
+    same, noisy = make_world(world.name), make_world(world.name, noise=0.1)
+    assert same == world
+    assert hash(same) == hash(world)
+    assert noisy != world
+    assert not jax.tree.leaves(world)
+
+
+def test_reference_returns_are_zero_and_one(world: World) -> None:
+    assert np.allclose(world.normalise(np.array(world.reference_returns)), [0.0, 1.0])
+
+
+def test_unknown_names_and_bad_noise_are_told() -> None:
+    with pytest.raises(BCRLError, match="point-circle, point-run, point-goal"):
+        make_world("point-square")
+    for noise in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(BCRLError, match="noise"):
+            make_world("point-run", noise)
