@@ -1,0 +1,143 @@
+"""Environments of families: whole or not at all."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from bcrl.errors import BCRLError
+from bcrl.worlds.remote import install as module
+from bcrl.worlds.remote.install import MARKER, Lock, find_python, install, is_installed, worlds_folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BCRL_CACHE", str(tmp_path))
+    return tmp_path
+
+
+EMPTY = Lock("fake", "# nothing is needed\n")
+
+
+def quick(lock, python, tick):
+    """Stands in for venv and pip."""
+    lock.python.parent.mkdir(parents=True)
+    lock.python.symlink_to(sys.executable)
+
+
+def has_python311() -> bool:
+    try:
+        find_python()
+    except BCRLError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
+def test_a_lock_becomes_an_environment():
+    assert not is_installed(EMPTY)
+    assert install(EMPTY)
+    assert is_installed(EMPTY)
+    asked = subprocess.run(
+        [EMPTY.python, "-c", "import sys; print(sys.version_info[:2], sys.prefix)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout.strip() == f"(3, 11) {EMPTY.folder}"
+    assert not install(EMPTY)  # it is there
+
+
+def test_half_an_environment_is_made_again(monkeypatch):
+    monkeypatch.setattr(module, "_make", quick)
+    quick(EMPTY, "", None)
+    (EMPTY.folder / "left over").touch()
+    assert not is_installed(EMPTY)  # no marker
+    install(EMPTY)
+    assert is_installed(EMPTY)
+    assert not (EMPTY.folder / "left over").exists()
+    (EMPTY.folder / MARKER).write_text('{"lock": "of another one"}')
+    assert not is_installed(EMPTY)
+    (EMPTY.folder / MARKER).write_text("{")
+    assert not is_installed(EMPTY)
+    assert install(EMPTY)
+    EMPTY.python.unlink()  # as when the system's Python goes
+    assert not is_installed(EMPTY)
+
+
+def test_a_failure_leaves_nothing(monkeypatch):
+    def fail(lock, python, tick):
+        quick(lock, python, tick)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_make", fail)
+    with pytest.raises(KeyboardInterrupt):
+        install(EMPTY)
+    assert not EMPTY.folder.exists()
+
+
+@pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
+def test_a_package_that_is_not_to_be_had_is_told():
+    lock = Lock("fake", "--no-index\nno-such-package==1.0\n")
+    with pytest.raises(BCRLError, match=r"^fake could not be installed: .*no-such-package==1\.0"):
+        install(lock)
+    assert not lock.folder.exists()
+
+
+def test_another_lock_is_another_environment():
+    assert Lock("fake", "a==1\n").folder != Lock("fake", "a==2\n").folder
+    assert Lock("fake", "a==1\n").folder == Lock("fake", "# a remark\n a==1  # another\n").folder
+
+
+def test_two_installers_make_one_environment(monkeypatch, capsys):
+    made = []
+
+    def slow(lock, python, tick):
+        made.append(lock)
+        time.sleep(0.5)
+        quick(lock, python, tick)
+
+    monkeypatch.setattr(module, "_make", slow)
+    monkeypatch.setattr(module, "find_python", lambda: sys.executable)
+    threads = [threading.Thread(target=install, args=(EMPTY,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert is_installed(EMPTY)
+    assert "another bcrl is installing fake: waiting" in capsys.readouterr().err
+
+
+def test_the_cache_folder(monkeypatch, tmp_path):
+    assert worlds_folder() == tmp_path / "worlds"
+    monkeypatch.delenv("BCRL_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert worlds_folder() == tmp_path / "xdg" / "bcrl" / "worlds"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert worlds_folder().parts[-3:] == (".cache", "bcrl", "worlds")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_cache_that_cannot_be_written_is_told(monkeypatch, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(BCRLError, match="set BCRL_CACHE"):
+        install(EMPTY)
+
+
+def test_without_python311_it_says_what_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(module.sys, "version_info", (3, 13, 0))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(BCRLError, match=r"need CPython 3\.11 and there is none here"):
+        find_python()
+    fake = tmp_path / "python3.11"
+    fake.write_text("#!/bin/sh\necho cpython 3 12\n")
+    fake.chmod(0o755)
+    with pytest.raises(BCRLError, match="none here"):  # a shim of another version
+        find_python()
+    fake.write_text("#!/bin/sh\necho cpython 3 11\n")
+    assert find_python() == str(fake)

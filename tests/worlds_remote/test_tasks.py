@@ -1,0 +1,75 @@
+"""The registry of tasks."""
+
+import re
+
+import numpy as np
+import pytest
+
+from bcrl.errors import BCRLError
+from bcrl.learn.presets import FAMILIES
+from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds.remote.install import INSTALLABLE, read_lock
+from bcrl.worlds.tasks import INSTALLS, find_task, tasks
+
+
+def test_there_are_38_tasks_in_three_families():
+    counts = {family: sum(t.family == family for t in tasks().values()) for family in INSTALLS}
+    assert counts == {"bullet": 8, "safety-gym": 21, "metadrive": 9}
+    assert set(INSTALLS) <= set(FAMILIES)
+    assert set(INSTALLS.values()) == set(INSTALLABLE)
+
+
+@pytest.mark.parametrize("task", tasks().values(), ids=lambda t: t.name)
+def test_a_task_is_complete(task):
+    assert min(task.observation_size, task.action_size, task.horizon) > 0
+    np.testing.assert_allclose(task.normalise(np.array(task.reference_returns)), [0, 1], atol=1e-12)
+    assert task.thresholds == ((20, 40, 80) if task.family == "safety-gym" else (10, 20, 40))
+    assert re.fullmatch(rf"Safe(ty)?.*{task.name}.*-v\d-\d+-\d+\.hdf5", task.data_file)
+    assert bool(task.caveat) == (task.family == "metadrive")
+    assert task.overrides == ({"tau_c": 0.3} if task.name in ("CarCircle", "DroneCircle") else {})
+
+
+def test_names_are_found_whatever_their_capitals():
+    assert find_task("ballcircle") is find_task("BallCircle") is choose_world("BALLCIRCLE")
+    assert find_task("EasySparse").name == "easysparse"
+
+
+def test_a_near_miss_is_told():
+    with pytest.raises(BCRLError, match=r"no task 'BalCircle'; did you mean BallCircle"):
+        find_task("BalCircle")
+    with pytest.raises(BCRLError, match="bcrl worlds lists them"):
+        find_task("qqqq")
+
+
+def test_dsrl_metadrive_policy_is_refused_in_one_sentence():
+    with pytest.raises(BCRLError, match=r"^the policy has 261 .* gives 259: train on a log recorded in"):
+        find_task("easysparse").check_sizes(261, 2)
+
+
+def test_other_sizes_are_refused():
+    with pytest.raises(BCRLError, match="7 observations and 2 actions, but BallCircle has 8 and 2"):
+        find_task("BallCircle").check_sizes(7, 2)
+    find_task("BallCircle").check_sizes(8, 2)
+
+
+@pytest.mark.parametrize("family", INSTALLABLE)
+def test_locks_pin_everything_exactly(family):
+    pins = [line for line in read_lock(family).pins if not line.startswith("-")]
+    assert pins
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", pin) for pin in pins)
+    assert any(pin.startswith("numpy==") for pin in pins)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("BallRun", 0.1, None), "--noise is for the built-in worlds"),
+        (("gym:X-v0", 0.0, None), "needs --python PATH"),
+        (("BallRun", 0.0, "python"), "a Python of its own"),
+        (("point-run", 0.0, "python"), "runs inside bcrl"),
+        (("gym:X-v0", 0.0, "/no/such/python"), "there is no such Python"),
+    ],
+)
+def test_options_that_do_not_go_with_a_world(arguments, message):
+    with pytest.raises(BCRLError, match=message):
+        choose_world(*arguments)
