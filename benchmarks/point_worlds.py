@@ -1,0 +1,114 @@
+"""The tables of docs/results.md for the built-in worlds: what each policy earns and costs per threshold.
+
+    python benchmarks/point_worlds.py [--out runs/point-worlds]
+
+Records the logs (200k transitions each), trains three seeds of every variant with the preset `cpu`,
+evaluates 20 episodes per seed and threshold, and writes `results.csv` and `tables.md` into the folder. What
+is there already is kept, so a stopped run goes on. About half an hour on two CPU cores.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from bcrl.assess.results import Result, evaluate, write_results
+from bcrl.assess.statistics import Summary, summarise
+from bcrl.data import Dataset, load_data
+from bcrl.files import write_text
+from bcrl.learn.presets import make_method
+from bcrl.learn.run import fit
+from bcrl.policy import Policy, load
+from bcrl.worlds import World, make_world
+from bcrl.worlds.collect import collect
+
+SEEDS = (0, 10, 20)
+THRESHOLDS = (10.0, 20.0, 40.0)
+NOISE = 0.2
+
+
+class Study:
+    """Runs that are kept in one folder and made only when missing."""
+
+    def __init__(self, folder: Path, steps: int | None):
+        self.folder = folder
+        self.steps = steps
+        self.results: list[Result] = []
+
+    def log(self, world: World) -> Dataset:
+        path = self.folder / f"{world.name}{'-noise' if world.noise else ''}.npz"
+        if not path.exists():
+            collect(world).save(path)
+        return load_data(path)
+
+    def policies(self, world: World, method: str, **options) -> list[Policy]:
+        words = "-".join([method, *(str(value) for value in options.values())])
+        folder = self.folder / f"{world.name}{'-noise' if world.noise else ''}-{words}"
+        files = [folder / f"policy-{seed}.bcrl" for seed in SEEDS]
+        if not all(file.exists() for file in files):
+            print(f"training {folder.name}", flush=True)
+            made, steps = make_method(method, "cpu", "point", options)
+            steps = self.steps or steps
+            fit(self.log(world), made, seeds=SEEDS, steps=steps, out=folder, resume=True)
+        return [load(file) for file in files]
+
+    def cells(
+        self, policies: Sequence[Policy], world: World, thresholds=THRESHOLDS, execution=None
+    ) -> list[str]:
+        rows = evaluate(policies, world, thresholds, episodes=20, execution=execution)
+        self.results += rows
+        return [_cell(line) for line in summarise(rows) if line.threshold is not None]
+
+
+def _cell(line: Summary) -> str:
+    """Reward / cost, each ± its standard error (steps decided by the fallback); broken promises are bold."""
+    bold = "" if line.safe else "**"
+    reward, cost = (f"{x.mean:.3f} ± {x.error:.3f}" for x in (line.reward, line.cost))
+    return f"{reward} / {bold}{cost}{bold} ({line.fallback_share:.0%})"
+
+
+def promises(study: Study) -> str:
+    """BCRL beside behaviour cloning on the episodes that kept each threshold."""
+    lines = ["| world | method | κ = 10 | κ = 20 | κ = 40 |", "|---|---|---|---|---|"]
+    for name in ("point-circle", "point-run"):
+        world = make_world(name)
+        cells = study.cells(study.policies(world, "bcrl"), world)
+        lines.append(f"| {name} | BCRL, one policy a seed | {' | '.join(cells)} |")
+        cells = []
+        for threshold in THRESHOLDS:
+            policies = study.policies(world, "bc-safe", threshold=threshold)
+            cells += study.cells(policies, world, (threshold,))
+        lines.append(f"| {name} | BC-Safe, one policy a seed and threshold | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def variants(study: Study) -> str:
+    """Under actuator noise: every tracking, criterion and execution rule."""
+    lines = [
+        "| world | tracking | criterion | execution | κ = 10 | κ = 20 | κ = 40 |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in ("point-circle", "point-goal"):
+        world = make_world(name, NOISE)
+        for tracking in ("soft", "direct"):
+            for criterion in ("discounted", "episodic"):
+                policies = study.policies(world, "bcrl", tracking=tracking, criterion=criterion)
+                for execution in ("finite-horizon", "soft", "direct", "min"):
+                    cells = study.cells(policies, world, execution=execution)
+                    lines.append(f"| {name} | {tracking} | {criterion} | {execution} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/point-worlds"))
+    parser.add_argument("--steps", type=int, help="gradient steps of each run (default: the preset's)")
+    words = parser.parse_args()
+    study = Study(words.out, words.steps)
+    tables = f"{promises(study)}\n\n{variants(study)}\n"
+    write_results(study.results, words.out / "results.csv")
+    write_text(words.out / "tables.md", tables)
+    print(tables)
+
+
+if __name__ == "__main__":
+    main()

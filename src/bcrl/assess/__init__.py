@@ -1,0 +1,1 @@
+"""Judging policies: roll-outs at many thresholds at once, statistics and tables."""

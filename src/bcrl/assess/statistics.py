@@ -1,0 +1,90 @@
+"""What the rows of a results file say: means with their uncertainty, per threshold and over all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcrl.assess.results import Result
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, its standard error, and a 95 % bootstrap interval."""
+
+    mean: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One line of a table; `threshold` is None for the line over all thresholds."""
+
+    threshold: float | None
+    reward: Estimate
+    cost: Estimate
+    episode_return: Estimate
+    episode_cost: Estimate
+    violation_rate: float
+    fallback_share: float
+    episodes: int
+
+    @property
+    def safe(self) -> bool:
+        """Mean normalised cost at most 1."""
+        return self.cost.mean <= 1.0
+
+
+def estimate(
+    values: np.ndarray, seeds: np.ndarray, strata: np.ndarray | None = None, draws: int = 2000
+) -> Estimate:
+    """Mean over rows. The bootstrap draws seeds first and episodes inside them, since both vary.
+
+    Thresholds (`strata`) are not drawn: they were chosen, and each keeps its share.
+    """
+    strata = np.zeros(len(values)) if strata is None else strata
+    cells = [
+        [values[(seeds == seed) & (strata == stratum)] for stratum in np.unique(strata)]
+        for seed in np.unique(seeds)
+    ]
+    if len({len(rows) for row in cells for rows in row}) != 1:
+        raise ValueError("every seed and threshold must have equally many episodes")
+    table = np.array(cells)  # (seeds, strata, episodes)
+    count, kinds, episodes = table.shape
+    random = np.random.default_rng(0)
+    seed = random.integers(0, count, (draws, count, 1, 1))
+    episode = random.integers(0, episodes, (draws, count, kinds, episodes))
+    means = table[seed, np.arange(kinds)[:, None], episode].mean(axis=(1, 2, 3))
+    low, high = np.quantile(means, [0.025, 0.975])
+    error = float(means.std(ddof=1)) if len(values) > 1 else float("nan")  # one episode tells no spread
+    return Estimate(float(values.mean()), error, float(low), float(high))
+
+
+def summarise(results: Sequence[Result]) -> list[Summary]:
+    """A line per threshold, and one over all where there are several."""
+    thresholds = sorted({result.threshold for result in results})
+    groups: list[tuple[float | None, list[Result]]] = [
+        (threshold, [r for r in results if r.threshold == threshold]) for threshold in thresholds
+    ]
+    if len(thresholds) > 1:
+        groups.append((None, list(results)))
+    return [_summary(threshold, rows) for threshold, rows in groups]
+
+
+def _summary(threshold: float | None, rows: Sequence[Result]) -> Summary:
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(row, name) for row in rows], float)
+
+    seeds, thresholds = column("seed"), column("threshold")
+    return Summary(
+        threshold=threshold,
+        reward=estimate(column("normalised_reward"), seeds, thresholds),
+        cost=estimate(column("normalised_cost"), seeds, thresholds),
+        episode_return=estimate(column("return_"), seeds, thresholds),
+        episode_cost=estimate(column("cost"), seeds, thresholds),
+        violation_rate=float(np.mean(column("cost") > column("threshold"))),
+        fallback_share=float(column("fallback_share").mean()),
+        episodes=len(rows),
+    )

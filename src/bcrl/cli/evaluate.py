@@ -1,0 +1,88 @@
+"""`bcrl evaluate`: run trained policies in a world at many thresholds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bcrl.budget import Execution
+from bcrl.cli.arguments import numbers
+from bcrl.errors import BCRLError
+
+
+@dataclass
+class Command:
+    """Run trained policies in a world, at every threshold, and tell what they earn and cost."""
+
+    policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
+    """A policy file, or the folder of a run (every seed in it is evaluated)."""
+    world: str
+    """A built-in world (point-circle, point-run, point-goal), a DSRL task (see bcrl worlds), or gym:ID."""
+    thresholds: str | None = None
+    """Episode costs to keep, with commas, such as 10,20,40 (default: the world's own)."""
+    episodes: int = 20
+    """Episodes per seed and threshold."""
+    execution: Execution = "finite-horizon"
+    """How the budget is tracked while acting; soft is the rule the paper's theorem covers."""
+    prune: int = 0
+    """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
+    noise: float = 0.0
+    """Actuator noise of a built-in world."""
+    python: str | None = None
+    """The Python that has the environment of --world gym:ID."""
+    workers: int | None = None
+    """Processes that step a world outside bcrl (default: one per core)."""
+    seed: int = 0
+    """Decides starts and noise of the episodes."""
+    out: Path | None = None
+    """File for one row per episode, results.csv."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from bcrl.assess.results import evaluate, write_results
+        from bcrl.assess.statistics import summarise
+        from bcrl.assess.tables import summary_table
+        from bcrl.policy import load
+        from bcrl.worlds.remote.choose import choose_world
+
+        world = choose_world(self.world, self.noise, self.python)
+        if self.out is not None and self.out.is_dir():
+            raise BCRLError(
+                f"--out {self.out} is a folder; name a file in it, such as {self.out / 'results.csv'}"
+            )
+        if self.out is not None:  # what cannot be written is to fail before the work, not after it
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+        thresholds = None if self.thresholds is None else numbers("thresholds", self.thresholds)
+        results = evaluate(
+            [load(path) for path in policy_files(self.policies)],
+            world,
+            thresholds,
+            episodes=self.episodes,
+            execution=self.execution,
+            prune=self.prune,
+            seed=self.seed,
+            workers=self.workers,
+        )
+        if self.out is not None:
+            write_results(results, self.out)
+        title = f"{self.policies} in {world.name}, execution {self.execution}"
+        Console(width=None).print(summary_table(summarise(results), title))
+        if caveat := getattr(world, "caveat", ""):
+            print(f"{world.name}: {caveat}")
+        if self.out is not None:
+            print(f"{len(results)} episodes: {self.out}")
+
+
+def policy_files(place: Path) -> list[Path]:
+    """The policy files a path stands for."""
+    if place.is_file():
+        return [place]
+    found = sorted(place.glob("policy*.bcrl"))
+    if not found:
+        what = (
+            "no policy in this folder (is the run finished?)" if place.is_dir() else "no such file or folder"
+        )
+        raise BCRLError(f"{place}: {what}")
+    return found

@@ -1,0 +1,32 @@
+"""HTML from pieces. Text is escaped unless it is `HTML` already, so nothing a file says becomes markup."""
+
+from collections.abc import Iterable
+from html import escape
+
+
+class HTML(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Piece = str | Iterable["Piece"]
+
+
+def element(name: str, content: Piece = "", **attributes: str) -> HTML:
+    """`<name attributes>content</name>`. `class_` stands for class, an underscore inside for a hyphen."""
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"' for key, value in attributes.items()
+    )
+    return HTML(f"<{name}{given}>{join(content)}</{name}>")
+
+
+def join(*pieces: Piece) -> HTML:
+    """Pieces one after another."""
+    return HTML("".join(_one(piece) for piece in pieces))
+
+
+def _one(piece: Piece) -> str:
+    if isinstance(piece, HTML):
+        return piece
+    return escape(piece) if isinstance(piece, str) else join(*piece)

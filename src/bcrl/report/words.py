@@ -1,0 +1,88 @@
+"""What the results say, in sentences. Every number comes from the summaries."""
+
+from collections.abc import Sequence
+
+from bcrl.assess.statistics import Estimate, Summary
+from bcrl.report.curves import Curve
+
+
+def headline(lines: Sequence[Curve]) -> str:
+    """One sentence that a reader in a hurry can stop after."""
+    if len(lines) > 1:
+        thresholds = {threshold for line in lines for threshold in line.thresholds}
+        return f"{len(lines)} ways of acting, compared at {count(len(thresholds), 'threshold')}."
+    (line,) = lines
+    seeds = len({result.seed for result in line.results})
+    what, spends, earns = ("One policy", "it spends", "earns")
+    if seeds > 1:
+        what, spends, earns = (f"{seeds} policies from {seeds} training seeds", "they spend", "earn")
+    middle = line.summaries[len(line.summaries) // 2]
+    return (
+        f"{what}, told at run time how much an episode may cost: at a threshold of {middle.threshold:g} "
+        f"{spends} {middle.episode_cost.mean:.1f} on average and {earns} "
+        f"a normalised reward of {middle.reward.mean:.2f}."
+    )
+
+
+def verdict(line: Curve) -> str:
+    """Whether the promise was kept, on average and episode by episode."""
+    kept = [summary for summary in line.summaries if summary.safe]
+    broken = [f"{summary.threshold:g}" for summary in line.summaries if not summary.safe]
+    share = line.overall.violation_rate
+    over = (
+        f"{percent(share) if share else 'none'} of the {line.overall.episodes:,} single episodes cost more."
+    )
+    if not broken:
+        where = "the threshold" if len(kept) == 1 else f"each of the {len(kept)} thresholds"
+        return f"The mean cost stays within {where}; {over}"
+    if not kept:
+        where = "the threshold" if len(broken) == 1 else f"each of the {len(broken)} thresholds"
+        return f"The mean cost is above {where}; {over}"
+    return (
+        f"The mean cost stays within {len(kept)} of {len(line.summaries)} thresholds, "
+        f"not within {listed(broken)}; {over}"
+    )
+
+
+def describe(panel: str, lines: Sequence[Curve]) -> str:
+    """A panel in words, for those who do not see it."""
+    told = {"reward": _reward, "cost": _cost, "log": _log}[panel]
+    return " ".join(f"{line.label}: {'; '.join(told(s) for s in line.summaries)}." for line in lines)
+
+
+def _reward(summary: Summary) -> str:
+    return f"at threshold {summary.threshold:g} reward {interval(summary.reward, 2)}"
+
+
+def _cost(summary: Summary) -> str:
+    return f"at threshold {summary.threshold:g} cost {interval(summary.episode_cost, 1)}"
+
+
+def _log(summary: Summary) -> str:
+    return (
+        f"at threshold {summary.threshold:g} mean cost {summary.episode_cost.mean:.1f} "
+        f"and mean return {summary.episode_return.mean:.1f}"
+    )
+
+
+def interval(value: Estimate, digits: int) -> str:
+    """A mean and its 95 % interval."""
+    return f"{value.mean:.{digits}f} ({value.low:.{digits}f} to {value.high:.{digits}f})"
+
+
+def percent(share: float) -> str:
+    """Never rounds to 0 % or 100 % what is neither."""
+    if 0 < share < 0.01:
+        return "<1\N{NO-BREAK SPACE}%"
+    if 0.99 < share < 1:
+        return ">99\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.0f}\N{NO-BREAK SPACE}%"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,198 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from bcrl.assess.results import write_results
+from bcrl.assess.statistics import summarise
+from bcrl.cli.report import Command
+from bcrl.errors import BCRLError
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.method import Spec
+from bcrl.policy import Policy
+from bcrl.report import report_page, write_report
+
+VOID = {"meta", "br", "link"}
+
+
+class Reader(HTMLParser):
+    """Checks that every tag is closed, and keeps what the tests ask for."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" in self.open:
+            return
+        self.text += data
+        if "td" in self.open or "th" in self.open:
+            self.rows[-1][-1] += f"{data} "
+
+
+def policy(dataset, **provenance) -> Policy:
+    spec = Spec(3, 2, 1, 5, (1.0,), 10)
+    known = {
+        "bcrl": "0.1.0",
+        "data": "log.npz",
+        "data_sha256": dataset.fingerprint(),
+        "steps": 12_345,
+        "seed": 4,
+    }
+    return Policy(None, BCRL(tau_c=0.3, hidden=(8, 8)), spec, known | provenance)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def page(make_results, dataset) -> str:
+    return report_page(make_results(), dataset=dataset, policies=[policy(dataset)], command="bcrl demo")
+
+
+def test_it_is_well_formed_and_accessible(page):
+    read = Reader(page)
+    names = [tag for tag, _ in read.tags]
+    assert page.startswith("<!DOCTYPE html>")
+    assert [names.count(name) for name in ("html", "title", "h1", "main", "table")] == [1, 4, 1, 1, 1]
+    assert names.count("svg") == 3
+    for tag, attributes in read.tags:
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row")
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert attributes["aria-labelledby"]
+    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    inside = re.findall(r"[\"(]#([\w.-]+)[\")]", page)
+    assert inside
+    assert set(inside) <= set(ids)
+
+
+def test_nothing_is_fetched(page):
+    assert not re.search(r"https?://|src\s*=|@import|<script|<link|url\((?!#)", page)
+    assert all(
+        value.startswith("#")
+        for _, attributes in Reader(page).tags
+        for name, value in attributes.items()
+        if name.endswith("href") and value is not None
+    )
+
+
+def test_no_colour_is_fixed_in_the_pictures(page):
+    pictures = "".join(re.findall(r"<svg.*?</svg>", page, re.DOTALL))
+    assert "f00d" not in page
+    assert not re.search(r"#[0-9a-f]{6}\b", pictures)
+
+
+def test_what_files_say_is_escaped(make_results, dataset):
+    nasty = '<script>alert("1")</script>&'
+    rows = [dataclasses.replace(row, world=nasty, method="bcrl") for row in make_results()]
+    rows += [dataclasses.replace(row, execution=nasty, world=nasty) for row in make_results()]
+    page = report_page(
+        rows,
+        dataset=dataset,
+        policies=[policy(dataset, data=nasty)],
+        policy_file=nasty,
+        command=nasty,
+    )
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 6
+    Reader(page)
+
+
+def test_the_table_holds_the_numbers_of_the_statistics(page, make_results):
+    summaries = summarise(make_results())
+    head, *rows = Reader(page).rows
+    assert [cell.strip() for cell in head][:3] == ["threshold", "reward", "episode cost"]
+    assert len(rows) == len(summaries)
+    for cells, summary in zip(rows, summaries, strict=True):
+        name = "all" if summary.threshold is None else f"{summary.threshold:g}"
+        expected = [name]
+        for value, digits in ((summary.reward, 2), (summary.episode_cost, 1), (summary.cost, 2)):
+            numbers = (value.mean, value.low, value.high)
+            expected.append("{} {} to {}".format(*(f"{number:.{digits}f}" for number in numbers)))
+        expected += [
+            "yes" if summary.safe else "no",
+            f"{100 * summary.violation_rate:.0f} %",
+            f"{100 * summary.fallback_share:.0f} %",
+        ]
+        assert [" ".join(cell.split()) for cell in cells] == expected
+
+
+def test_the_words_tell_the_middle_threshold_and_the_training(page, make_results, dataset):
+    text = " ".join(Reader(page).text.split())
+    middle = summarise(make_results())[1]
+    assert f"at a threshold of 10 they spend {middle.episode_cost.mean:.1f} on average" in text
+    assert f"a normalised reward of {middle.reward.mean:.2f}" in text
+    assert "tau_c 0.3, hidden 8 × 8" in text
+    assert "12,345" in text
+    assert text.count(dataset.fingerprint()) == 2
+    assert 'episode = bcrl.load("policy.bcrl").start(threshold=10, horizon=5)' in text
+
+
+def test_a_broken_promise_is_said(make_results):
+    text = Reader(report_page(make_results(spend=1.2))).text
+    assert "The mean cost is above each of the 3 thresholds" in text
+
+
+def test_results_alone_are_enough_and_the_page_is_always_the_same(make_results):
+    first, second = (report_page(make_results()) for _ in range(2))
+    assert first == second
+    assert "Use the policy" not in first
+
+
+def test_several_curves_have_a_table_each(make_results):
+    page = report_page(make_results() + make_results(method="bc-all", spend=2.0))
+    assert [tag for tag, _ in Reader(page).tags].count("table") == 2
+
+
+def test_another_log_or_method_is_refused(make_results, dataset):
+    other = policy(dataset, data_sha256="0" * 64)
+    with pytest.raises(BCRLError, match="give the log the policy was trained on"):
+        report_page(make_results(), dataset=dataset, policies=[other])
+    with pytest.raises(BCRLError, match="give the policy that was evaluated"):
+        report_page(make_results(method="bc-all"), policies=[policy(dataset)])
+
+
+def test_a_number_that_is_none_is_refused(make_results):
+    rows = make_results()
+    rows[3] = dataclasses.replace(rows[3], cost=np.nan)
+    with pytest.raises(BCRLError, match="cost of episode 3 at threshold 5 is nan"):
+        report_page(rows)
+
+
+def test_the_verb_writes_page_and_picture(make_results, dataset, tmp_path, capsys):
+    write_results(make_results(), tmp_path / "results.csv")
+    dataset.save(tmp_path / "log.npz")
+    Command(
+        tmp_path / "results.csv",
+        tmp_path / "report.html",
+        data=tmp_path / "log.npz",
+        figure=tmp_path / "picture.png",
+    ).run()
+    assert "36 episodes" in capsys.readouterr().out
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert str(tmp_path) not in page
+    write_report(tmp_path / "again.html", make_results())
