@@ -1,0 +1,137 @@
+"""`bcrl solve`: the exact answers for a known model, and the budgeted policy on it."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from bcrl.cli.arguments import numbers
+from bcrl.errors import BCRLError
+
+
+@dataclass(frozen=True)
+class Command:
+    """Solve a known model exactly: unconstrained, the CMDP optimum, and BCRL's budgeted policy."""
+
+    model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="gridworld|FILE.npz")]
+    """`gridworld`, or a model saved by bcrl.cmdp.CMDP.save."""
+    budget: str
+    """Discounted cost allowed from the start; with several costs one number for each, such as 1,0.5."""
+    map: str = "corridor"
+    """Grid world: a layout by name (an unknown name lists them) or a text file of your own."""
+    slip: float = 0.2
+    """Grid world: probability that a move goes in one of the other three directions."""
+    gamma: float = 0.99
+    """Grid world: discount."""
+    mode: Literal["slack", "paper"] = "slack"
+    """`slack` never exceeds the budget; `paper` is the paper's scheme of nearest budget bins, which can."""
+    bins: int | None = None
+    """Levels of slack per cost (50), or budget bins in mode paper (101)."""
+    shield: bool = False
+    """Track the slack exactly while running instead of drawing bins; evaluated by simulation."""
+    save: Path | None = None
+    """Write the model as NPZ too."""
+
+    def run(self) -> None:
+        from rich.console import Console
+
+        from bcrl.cmdp import CMDP, GridWorld, least_cost
+
+        if self.model == "gridworld":
+            world = GridWorld.load(self.map, self.slip, self.gamma)
+            model, name = world.cmdp, f"grid world {world.name}, slip {self.slip:g}"
+        elif self.model.endswith(".npz"):
+            world, model, name = None, CMDP.load(self.model), self.model
+        else:
+            raise BCRLError(f"{self.model!r} is neither 'gridworld' nor an .npz file")
+        budget = model.budget_vector(numbers("budget", self.budget))
+        if self.save is not None:
+            model.save(self.save)
+        console = Console(highlight=False)
+        console.print(
+            f"{name}: {model.states} states, {model.actions} actions, "
+            f"{len(model.costs)} cost{'s' * (len(model.costs) > 1)}, γ = {model.gamma:g}",
+            soft_wrap=True,
+        )
+        visits = self._table(console, model, budget)
+        # With several costs each alone says little: see docs/cmdp.md.
+        safe = [least_cost(model, i).value <= budget[i] + 1e-12 for i in range(len(budget))]
+        if world is not None:
+            from bcrl.cmdp.draw import draw
+
+            # A pipe has no width: a wide map must not be cut.
+            console.width = max(console.width, world.cells.shape[1] + 4)
+            console.print(draw(world, _all(safe), visits))
+        elif model.states <= 30:
+            console.print(_states(model, _all(safe), visits))
+
+    def _table(self, console, model, budget):
+        """Prints what each method earns and costs; returns the budgeted policy's visits."""
+        from rich.table import Table
+
+        from bcrl.cmdp import Column, optimum, plan, simulate, unconstrained
+        from bcrl.cmdp.checks import show
+        from bcrl.cmdp.controller import joint_least_cost
+
+        table = Table("", "return", "cost", "", box=None, header_style="bold", pad_edge=False)
+        for column in table.columns[1:3]:
+            column.justify = "right"
+
+        def add(name: str, earned: float, cost, note: str = "") -> None:
+            table.add_row(name, f"{earned:.4f}", show(cost), note)
+
+        least = Column.of(model, joint_least_cost(model))
+        free = Column.of(model, unconstrained(model))
+        add(
+            "unconstrained",
+            free.total_return,
+            free.cost,
+            "over the budget" if any(free.cost > budget) else "",
+        )
+        feasible = True
+        try:
+            best = optimum(model, budget)
+            add("CMDP optimum", best.value, best.cost)
+        except BCRLError as error:
+            feasible = False
+            console.print(f"[bold red]{error}[/]; BCRL takes least-cost actions", soft_wrap=True)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            policy = plan(model, budget, mode=self.mode, bins=self.bins, shield=self.shield)
+            if self.shield and feasible:
+                seen = simulate(policy, budget)
+                visits, earned, cost = seen.occupancy, seen.total_return, seen.cost
+                note = f"10,000 episodes, cost ± {show(2 * seen.cost_error)}"
+            else:
+                visits, exact = policy.occupancy(budget), policy.evaluate(budget)
+                earned, cost, note = exact.total_return, exact.cost, "exact"
+        if feasible and any(cost > budget * (1 + 1e-9)) and not self.shield:
+            note = "over the budget"
+        add(f"BCRL ({self.mode})" if feasible else "BCRL (fallback)", earned, cost, note)
+        add("least cost", least.total_return, least.cost)
+        console.print(f"budget {show(budget)}")
+        console.print(table)
+        for line in dict.fromkeys(str(one.message) for one in said):
+            console.print(f"[yellow]note:[/] {line}", soft_wrap=True)
+        return visits
+
+
+def _all(conditions):
+    from functools import reduce
+    from operator import and_
+
+    return reduce(and_, conditions)
+
+
+def _states(model, safe, visits):
+    """A row per state of a small model."""
+    from rich.table import Table
+
+    table = Table("state", "safe", "visits", "most frequent action", box=None, header_style="bold")
+    for state in range(model.states):
+        total = visits[state].sum()
+        action = str(visits[state].argmax()) if total > 1e-9 and not model.terminal[state] else "–"
+        table.add_row(str(state), "yes" if safe[state] else "no", f"{total:.4f}", action)
+    return table

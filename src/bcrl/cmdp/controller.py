@@ -1,0 +1,203 @@
+"""Policies as objects: the episode interface, exact evaluation, and lotteries over whole policies."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcrl.cmdp.checks import show
+from bcrl.cmdp.frontier import Column, Frontier, Optimum, lottery, totals
+from bcrl.cmdp.model import CMDP
+from bcrl.cmdp.values import lexicographic, occupancy
+from bcrl.errors import BCRLError
+
+Budget = float | Sequence[float] | np.ndarray
+TABLE, FALLBACK = -1, -2
+
+
+class BudgetWarning(UserWarning):
+    """A budget that cannot be kept, or a mode that may not keep it."""
+
+
+@dataclass
+class Memory:
+    """What a batch of n running episodes remembers."""
+
+    slack: np.ndarray
+    """Slack per cost, (n, N)."""
+    column: np.ndarray
+    """(n,): the whole policy drawn at the start, or TABLE, or FALLBACK."""
+
+    @property
+    def fallback(self) -> np.ndarray:
+        return self.column == FALLBACK
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """J_R and J_C of Eq. (1) for one budget, exact."""
+
+    total_return: float
+    cost: np.ndarray
+
+
+class TabularPolicy(ABC):
+    """A policy that is told at run time how much cost it may still spend."""
+
+    model: CMDP
+
+    @abstractmethod
+    def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
+        """The memory of `episodes` new episodes with discounted budget δ from the start distribution."""
+
+    @abstractmethod
+    def begin_at(self, state: int, budget: Budget, rng: np.random.Generator) -> Memory:
+        """The memory of one episode that is in `state` with `budget` left."""
+
+    @abstractmethod
+    def step(self, memory: Memory, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Actions for the states the episodes are in now; updates the memory."""
+
+    @abstractmethod
+    def occupancy(self, budget: Budget) -> np.ndarray:
+        """Discounted visits (S, A) from the start distribution, by an exact linear solve."""
+
+    def evaluate(self, budget: Budget) -> Evaluation:
+        """J_R and J_C by an exact linear solve, memory included."""
+        visits = self.occupancy(budget)
+        return Evaluation(float((visits * self.model.rewards).sum()), (visits * self.model.costs).sum((1, 2)))
+
+    def start(self, budget: Budget, seed: int | None = None) -> "Episode":
+        """Starts one episode with discounted budget δ."""
+        rng = np.random.default_rng(seed)
+        return Episode(self, self.begin(budget, 1, rng), rng)
+
+    def act(self, state: int, budget: Budget, seed: int | None = None) -> int:
+        """One action in `state` with `budget` left, without an episode."""
+        rng = np.random.default_rng(seed)
+        memory = self.begin_at(state, budget, rng)
+        return int(self.step(memory, np.array([state]), rng)[0])
+
+
+class Episode:
+    """One running episode: `act` with each state, `observe` the cost after each action."""
+
+    def __init__(self, policy: TabularPolicy, memory: Memory, rng: np.random.Generator):
+        self._policy, self._memory, self._rng = policy, memory, rng
+
+    def act(self, state: int) -> int:
+        """The action for `state`; the slack has been updated for the step that led here."""
+        state = int(state)
+        if not 0 <= state < self._policy.model.states:
+            raise BCRLError(f"state {state} is not one of the model's {self._policy.model.states} states")
+        return int(self._policy.step(self._memory, np.array([state]), self._rng)[0])
+
+    def observe(self, cost: float | Sequence[float] | np.ndarray, **_: object) -> None:
+        """Takes the cost of the last step, as learned policies do.
+
+        Nothing is left to do: soft tracking charges the expected cost A(s,a) when the action is chosen,
+        and the direct update the model's c(s,a), which is the same number.
+        """
+
+    @property
+    def slack(self) -> float | np.ndarray:
+        """What may be spent beyond the base policy's own cost; one number per cost if there are several."""
+        slack = self._memory.slack[0]
+        return float(slack[0]) if len(slack) == 1 else slack.copy()
+
+    @property
+    def fallback(self) -> bool:
+        """Whether the last action was the least-cost fallback."""
+        return bool(self._memory.fallback[0])
+
+
+class MixturePolicy(TabularPolicy):
+    """Draws one deterministic policy when the episode starts, so that the budget is kept in expectation.
+
+    With the columns of `optimum` it is the CMDP optimum for that budget; with a `Frontier`, for every budget.
+    """
+
+    def __init__(self, model: CMDP, solved: Optimum | Frontier | Sequence[Column]):
+        self.model = model
+        self.columns = tuple(solved) if isinstance(solved, Sequence) else solved.columns
+        self.fallback_policy = joint_least_cost(model)
+
+    def probabilities(self, budget: Budget) -> np.ndarray | None:
+        """The lottery over the columns for a start with `budget`; None when none keeps it."""
+        return self._draw(*totals(self.columns), self.model.budget_vector(budget))
+
+    def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
+        return self._memory(self.probabilities(budget), budget, episodes, rng)
+
+    def begin_at(self, state: int, budget: Budget, rng: np.random.Generator) -> Memory:
+        returns = np.array([column.value[state] for column in self.columns])
+        costs = np.stack([column.cost_value[:, state] for column in self.columns], 1)
+        probabilities = self._draw(returns, costs, self.model.budget_vector(budget))
+        return self._memory(probabilities, budget, 1, rng)
+
+    def step(self, memory: Memory, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        actions = self.fallback_policy[states]
+        for number in np.unique(memory.column[memory.column >= 0]):
+            chosen = memory.column == number
+            actions[chosen] = self.columns[number].policy[states[chosen]]
+        return actions
+
+    def occupancy(self, budget: Budget) -> np.ndarray:
+        probabilities = self.probabilities(budget)
+        if probabilities is None:
+            return occupancy(self.model, self.fallback_policy)
+        drawn = np.flatnonzero(probabilities)
+        visits = (probabilities[i] * occupancy(self.model, self.columns[i].policy) for i in drawn)
+        return np.sum(list(visits), axis=0)
+
+    @staticmethod
+    def _draw(returns: np.ndarray, costs: np.ndarray, budget: np.ndarray) -> np.ndarray | None:
+        try:
+            return lottery(returns, costs, budget)[0]
+        except BCRLError:
+            return None
+
+    def _memory(
+        self, probabilities: np.ndarray | None, budget: Budget, episodes: int, rng: np.random.Generator
+    ) -> Memory:
+        # A drawn policy spends all that it was given: there is no slack beside it.
+        slack = np.zeros((episodes, len(self.model.costs)))
+        if probabilities is None:
+            warn_fallback(self.model.budget_vector(budget))
+            return Memory(slack, np.full(episodes, FALLBACK))
+        return Memory(slack, rng.choice(len(probabilities), episodes, p=probabilities))
+
+
+class StationaryPolicy(TabularPolicy):
+    """A fixed stochastic policy (S, A), such as the one of the linear program; it looks at no budget."""
+
+    def __init__(self, model: CMDP, probabilities: np.ndarray):
+        self.model, self.policy = model, probabilities
+        self._cumulative = np.cumsum(probabilities, 1)
+
+    def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
+        return Memory(np.zeros((episodes, len(self.model.costs))), np.full(episodes, TABLE))
+
+    def begin_at(self, state: int, budget: Budget, rng: np.random.Generator) -> Memory:
+        return self.begin(budget, 1, rng)
+
+    def step(self, memory: Memory, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        cumulative = self._cumulative[states]
+        # Scaled by the last entry, which rounding leaves a little off 1.
+        return (rng.random(len(states))[:, None] * cumulative[:, -1:] >= cumulative).sum(1)
+
+    def occupancy(self, budget: Budget) -> np.ndarray:
+        return occupancy(self.model, self.policy)
+
+
+def joint_least_cost(model: CMDP) -> np.ndarray:
+    """The fallback of Algorithm 2: the least-cost policy, for several costs the least of their sum."""
+    return lexicographic(model, -model.costs.sum(0), model.rewards)
+
+
+def warn_fallback(budget: np.ndarray) -> None:
+    warnings.warn(
+        f"the budget {show(budget)} is outside the safe set: taking least-cost actions", BudgetWarning, 3
+    )

@@ -1,0 +1,120 @@
+"""Many episodes of a policy at once, in its model."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcrl.cmdp.controller import Budget, TabularPolicy
+from bcrl.cmdp.model import CMDP
+from bcrl.progress import progress
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Mean discounted return and costs with their standard errors, and the share of fallback actions."""
+
+    total_return: float
+    return_error: float
+    cost: np.ndarray
+    cost_error: np.ndarray
+    fallback: float
+    occupancy: np.ndarray
+    """Mean discounted visits, (S, A)."""
+
+
+class Sampler:
+    """Draws next states from the rows of a model's transitions, for many rows at once."""
+
+    def __init__(self, model: CMDP):
+        rows = model.transitions
+        self._indices, self._first, self._last = rows.indices, rows.indptr[:-1], rows.indptr[1:] - 1
+        self._cumulative = np.cumsum(rows.data)
+        self._before = np.r_[0.0, self._cumulative][self._first]
+        self._actions = model.actions
+
+    def __call__(self, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        row = states * self._actions + actions
+        at = np.searchsorted(self._cumulative, self._before[row] + rng.random(len(row)), side="right")
+        # Rounding of the running sum must not lead into a neighbouring row.
+        return self._indices[np.clip(at, self._first[row], self._last[row])].astype(np.int64)
+
+
+def simulate(
+    policy: TabularPolicy, budget: Budget, episodes: int = 10_000, seed: int = 0, model: CMDP | None = None
+) -> Simulation:
+    """J_R and J_C of Eq. (1) by sampling, until every episode ended or γᵗ is below 1e-6.
+
+    `model` is where the episodes run; by default the policy's own.
+    """
+    model = policy.model if model is None else model
+    rng = np.random.default_rng(seed)
+    draw = Sampler(model)
+    states = rng.choice(model.states, episodes, p=model.start)
+    memory = policy.begin(budget, episodes, rng)
+    returns, costs = np.zeros(episodes), np.zeros((len(model.costs), episodes))
+    steps = int(np.ceil(np.log(1e-6) / np.log(max(model.gamma, 1e-6))))
+    visits = np.zeros(model.rewards.size)
+    discount, fallbacks, taken = 1.0, 0, 0
+    with progress("simulating", steps) as tick:
+        for _ in range(steps):
+            running = ~model.terminal[states]
+            if not running.any():
+                break
+            actions = policy.step(memory, states, rng)
+            returns += discount * model.rewards[states, actions]
+            costs += discount * model.costs[:, states, actions]
+            visits += discount * np.bincount(states * model.actions + actions, minlength=visits.size)
+            fallbacks += int(memory.fallback[running].sum())
+            taken += int(running.sum())
+            states = draw(states, actions, rng)
+            discount *= model.gamma
+            tick()
+    root = np.sqrt(episodes)
+    return Simulation(
+        float(returns.mean()),
+        float(returns.std() / root),
+        costs.mean(1),
+        costs.std(1) / root,
+        fallbacks / max(taken, 1),
+        (visits / episodes).reshape(model.rewards.shape),
+    )
+
+
+def sample_log(
+    model: CMDP, behaviour: np.ndarray, transitions: int, horizon: int, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """A log of episodes of a stochastic policy (S, A), as `from_log` takes it; cut after `horizon` steps."""
+    rng = np.random.default_rng(seed)
+    draw = Sampler(model)
+    episodes = max(1, transitions // horizon)
+    states = rng.choice(model.states, episodes, p=model.start)
+    starts, cumulative = [states.copy()], np.cumsum(behaviour, 1)
+    columns: list[tuple[np.ndarray, ...]] = []
+    age = np.zeros(episodes, np.int64)
+    while sum(len(column[0]) for column in columns) < transitions:
+        part = cumulative[states]
+        actions = (rng.random(episodes)[:, None] * part[:, -1:] >= part).sum(1)
+        following = draw(states, actions, rng)
+        ended = model.terminal[following]
+        columns.append(
+            (
+                states,
+                actions,
+                model.rewards[states, actions],
+                model.costs[:, states, actions].T,
+                following,
+                ended,
+            )
+        )
+        age += 1
+        over = ended | (age >= horizon)
+        fresh = rng.choice(model.states, int(over.sum()), p=model.start)
+        starts.append(fresh)
+        states = following.copy()
+        states[over], age[over] = fresh, 0
+    names = ("states", "actions", "rewards", "costs", "next_states", "terminals")
+    log = {
+        name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)
+    }
+    log["start_states"] = np.concatenate(starts)
+    return log
