@@ -10,6 +10,7 @@ from rich.console import Console
 from bcrl.assess.results import Result
 from bcrl.assess.statistics import estimate, summarise
 from bcrl.assess.tables import summary_table
+from bcrl.errors import BCRLError
 
 
 def row(
@@ -84,7 +85,7 @@ def test_thresholds_are_not_drawn():
 
 
 def test_seeds_with_unequal_episodes_are_refused():
-    with pytest.raises(ValueError, match="equally many"):
+    with pytest.raises(BCRLError, match="equally many"):
         estimate(np.arange(3.0), np.array([0, 0, 1]))
 
 

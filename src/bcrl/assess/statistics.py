@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bcrl.assess.results import Result
+from bcrl.errors import BCRLError
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def estimate(
         for seed in np.unique(seeds)
     ]
     if len({len(rows) for row in cells for rows in row}) != 1:
-        raise ValueError("every seed and threshold must have equally many episodes")
+        raise BCRLError("every seed and threshold must have equally many episodes: use the same --episodes")
     table = np.array(cells)  # (seeds, strata, episodes)
     count, kinds, episodes = table.shape
     random = np.random.default_rng(0)

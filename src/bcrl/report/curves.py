@@ -61,8 +61,8 @@ def curves(results: Sequence[Result]) -> list[Curve]:
 def _curve(label: str, rows: list[Result]) -> Curve:
     try:
         summaries = summarise(rows)
-    except ValueError as error:
-        raise BCRLError(f"results of {label}: {error}; evaluate its seeds with the same --episodes") from None
+    except BCRLError as error:
+        raise BCRLError(f"results of {label}: {error}") from None
     lines = tuple(summary for summary in summaries if summary.threshold is not None)
     return Curve(label, tuple(rows), lines, summaries[-1])
 
