@@ -28,7 +28,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "hidden": (256, 256),
         "dropout": 0.0,
     },
-    # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on one seed's runs).
+    # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
     "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
 }
 
