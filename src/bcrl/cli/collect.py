@@ -3,10 +3,14 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
 from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.worlds import World
 
 
 @dataclass
@@ -30,13 +34,7 @@ class Command:
         from bcrl.worlds import make_world
 
         world = make_world(self.world, self.noise)
-        if self.transitions < world.horizon:
-            raise BCRLError(
-                f"--transitions {self.transitions} is less than one episode of {world.name}; "
-                f"give {world.horizon} or more"
-            )
-        if self.seed < 0:
-            raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
+        check_recording(world, self.transitions, self.seed)
         out = self.out.expanduser()
         self._check_writable(out)
 
@@ -67,3 +65,14 @@ class Command:
             writable = False
         if not writable:
             raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
+
+
+def check_recording(world: "World", transitions: int, seed: int) -> None:
+    """Refuses what no log can be recorded with; the demo records one too."""
+    if transitions < world.horizon:
+        raise BCRLError(
+            f"--transitions {transitions} is less than one episode of {world.name}; "
+            f"give {world.horizon} or more"
+        )
+    if seed < 0:
+        raise BCRLError(f"--seed {seed} is negative; give 0 or more")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bcrl.cli.arguments import numbers
+from bcrl.cli.collect import check_recording
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
 from bcrl.learn.presets import PRESETS, make_method
@@ -84,13 +85,7 @@ class Command:
             raise BCRLError(f"--thresholds is {self.thresholds}, but must be numbers from 0 up")
         if len(set(thresholds)) != len(thresholds):
             raise BCRLError(f"--thresholds is {self.thresholds}, but one number is there twice")
-        if self.transitions < world.horizon:
-            raise BCRLError(
-                f"--transitions {self.transitions} is less than one episode of {world.name}; "
-                f"give {world.horizon} or more"
-            )
-        if self.seed < 0:
-            raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
+        check_recording(world, self.transitions, self.seed)
         if self.steps < 1:
             raise BCRLError(f"--steps {self.steps}, but must be at least 1")
         _check_folder(self.out)
