@@ -207,7 +207,7 @@ class Dataset:
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the format that the suffix of `path` names: .hdf5, .h5 or .npz."""
+        """Writes the format that the suffix of `path` names: .hdf5, .h5, .npz or .minari (a folder)."""
         from bcrl.data.files import save_data
 
         save_data(self, path)

@@ -1,0 +1,30 @@
+"""`bcrl data convert LOG --out NEW`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from bcrl.cli.data_out import check_out
+from bcrl.data.files import load_data, save_data
+
+
+@dataclass
+class Command:
+    """Write a log in another format. What the log holds stays the same to the last bit."""
+
+    log: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LOG")]
+    """The log: .hdf5, .h5, .npz, the folder of a Minari data set, or minari:ID in Minari's own store."""
+    out: Path
+    """What to write; the suffix chooses the format: .hdf5, .h5, .npz, .minari (a folder). Or minari:ID."""
+    cost_key: str = "cost"
+    """The info of a Minari data set that holds the costs, such as cost or cost_sum."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        check_out(self.out, self.overwrite)
+        data = load_data(self.log, cost_key=self.cost_key)
+        save_data(data, self.out)
+        print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")

@@ -1,0 +1,65 @@
+"""`bcrl data fetch TASK`."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.worlds.tasks import Task
+
+STATES = {
+    "downloaded": "downloaded, checksum right",
+    "complete": "there already, checksum right",
+    "unchecked": "there already, not checked: the hub cannot be reached",
+}
+
+
+@dataclass
+class Command:
+    """Download DSRL's logs of tasks from the Hugging Face hub (needs the extra bcrl[data]).
+
+    A download that was stopped goes on where it stopped; a file that is there already is checked and kept.
+    """
+
+    tasks: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TASK")]
+    """Names of tasks, such as BallCircle (bcrl worlds lists them); or all."""
+    out: Path = Path("data")
+    """Folder to put the files into."""
+    endpoint: str = ""
+    """Address of a mirror of the hub; else HF_ENDPOINT, else https://huggingface.co."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace a file of the same name that is not the hub's."""
+
+    def run(self) -> None:
+        from bcrl.data.fetch import fetch_files
+
+        tasks = self._chosen()
+        files = fetch_files(
+            [task.data_file for task in tasks], self.out, self.endpoint, overwrite=self.overwrite
+        )
+        for task, file in zip(tasks, files, strict=True):
+            print(f"{task.name}: {file.path} ({file.size / 1e6:,.1f} MB, {STATES[file.state]})")
+            if task.caveat:
+                print(f"  {task.caveat}")
+        print(f"next: {_next_command(tasks[0], files[0].path)}")
+
+    def _chosen(self) -> list["Task"]:
+        from bcrl.worlds.tasks import find_task, tasks
+
+        if not self.tasks:
+            raise BCRLError("name a task, such as BallCircle, or all; bcrl worlds lists them")
+        if any(name.lower() == "all" for name in self.tasks):
+            return list(tasks().values())
+        return list({task.name: task for task in map(find_task, self.tasks)}.values())
+
+
+def _next_command(task: "Task", path: Path) -> str:
+    """Training with the paper's options for the task."""
+    options = {"family": task.family} | {k.replace("_", "-"): v for k, v in task.overrides.items()}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return shlex.join(["bcrl", "train", "--data", str(path), "--out", f"runs/{task.name}", *words])

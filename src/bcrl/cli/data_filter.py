@@ -1,0 +1,113 @@
+"""`bcrl data filter LOG --out NEW`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from bcrl.cli.arguments import numbers
+from bcrl.cli.data_out import check_out
+from bcrl.data.files import load_data, save_data
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.data.dataset import Dataset
+    from bcrl.data.preprocess import Box, Grid
+
+
+@dataclass
+class Command:
+    """Write a new log from one: thinned, with holes, without the best, misleading or noisy, as DSRL does.
+
+    The steps are taken in the order of the options below, whatever the order they are given in.
+    """
+
+    log: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LOG")]
+    """The log to read."""
+    out: Path
+    """The log to write; the suffix chooses the format."""
+    most_per_cell: int | None = None
+    """Thin: of each cell of a grid over cost and return keep at most this many episodes [DSRL's: 5]."""
+    sparse_cell: int | None = None
+    """Thin: drop cells with this many episodes or fewer [DSRL's: 2]. Any option of the grid turns it on."""
+    cost_cells: int | None = None
+    """Thin: cells over the range of costs [DSRL's: 10]."""
+    return_cells: int | None = None
+    """Thin: cells over the range of returns [DSRL's: 50]."""
+    inpaint: Annotated[tuple[str, ...], tyro.conf.arg(metavar="C0,C1,R0,R1")] = ()
+    """Drop episodes with cost and return in a box, such as 0.25,0.5,0.5,1: fractions of their ranges."""
+    drop_best_safe: float | None = None
+    """Drop episodes within --threshold whose return is less than this below the best of them."""
+    drop_best_unsafe: float | None = None
+    """The same for episodes beyond --threshold."""
+    outliers: float | None = None
+    """Share of episodes, costly and rewarding ones, that are made to look safe and still better."""
+    noise: float | None = None
+    """Noise on observations, as a fraction of their standard deviation."""
+    threshold: float | None = None
+    """The cost up to which an episode is safe."""
+    seed: int = 0
+    """The same seed gives the same log."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace what is there."""
+
+    def run(self) -> None:
+        from bcrl.data import preprocess
+
+        grid, boxes = self._grid(), self._boxes()
+        for name in ("drop_best_safe", "drop_best_unsafe", "outliers"):
+            if getattr(self, name) is not None and self.threshold is None:
+                raise BCRLError(f"--{name.replace('_', '-')} needs --threshold, the cost up to which is safe")
+        if self.seed < 0:
+            raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
+        check_out(self.out, self.overwrite)
+
+        whole = data = load_data(self.log)
+        threshold = 0.0 if self.threshold is None else self.threshold
+        if grid is not None:
+            data = _told("thin", data, preprocess.thin(data, grid, self.seed))
+        if boxes:
+            data = _told("inpaint", data, preprocess.inpaint(data, boxes, whole))
+        if self.drop_best_safe is not None:
+            kept = preprocess.drop_best(data, threshold, self.drop_best_safe, safe=True)
+            data = _told("drop best safe", data, kept)
+        if self.drop_best_unsafe is not None:
+            kept = preprocess.drop_best(data, threshold, self.drop_best_unsafe, safe=False)
+            data = _told("drop best unsafe", data, kept)
+        if self.outliers is not None:
+            data = preprocess.add_outliers(data, self.outliers, threshold, self.seed)
+        if self.noise is not None:
+            data = preprocess.add_noise(data, self.noise, self.seed)
+        if data is whole:
+            raise BCRLError(
+                "nothing to do; see bcrl data filter --help, or bcrl data convert for another format"
+            )
+        save_data(data, self.out)
+        print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
+
+    def _grid(self) -> "Grid | None":
+        """None when no option of the grid was given."""
+        from bcrl.data.preprocess import Grid
+
+        names = ("most_per_cell", "sparse_cell", "cost_cells", "return_cells")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return Grid(**given) if given else None
+
+    def _boxes(self) -> list["Box"]:
+        from bcrl.data.preprocess import Box
+
+        boxes = []
+        for text in self.inpaint:
+            fractions = numbers("inpaint", text)
+            if len(fractions) != 4:
+                raise BCRLError(
+                    f"--inpaint {text} is {len(fractions)} numbers; give four: cost from, to, return from, to"
+                )
+            boxes.append(Box(*fractions))
+        return boxes
+
+
+def _told(step: str, before: "Dataset", after: "Dataset") -> "Dataset":
+    print(f"{step}: {before.episode_count:,} episodes, {after.episode_count:,} kept")
+    return after

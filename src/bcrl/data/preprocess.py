@@ -1,0 +1,162 @@
+"""DSRL's ways to make a log thinner, narrower, misleading or noisy, each from a log to a new one.
+
+They follow what DSRL's `pre_process_data` does; docs/data.md says where they depart from it, and why.
+What needs chance takes a seed, and the same seed gives the same log.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcrl.data.checks import FIELDS, fault
+from bcrl.data.dataset import Dataset, Floats, Ints
+
+OUTLIER_REWARD = 1.5
+"""What the rewards of an outlier are multiplied by, as in DSRL."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells over the episodes' costs and returns; the defaults are DSRL's."""
+
+    cost_cells: int = 10
+    return_cells: int = 50
+    most_per_cell: int = 5
+    """Of a cell with more episodes, this many are drawn at random."""
+    sparse_cell: int = 2
+    """A cell with this many episodes or fewer loses them all."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A part of the plane of costs and returns, in fractions of the ranges of both in the log."""
+
+    cost_from: float
+    cost_to: float
+    return_from: float
+    return_to: float
+
+
+def thin(data: Dataset, grid: Grid, seed: int) -> Dataset:
+    """At most `grid.most_per_cell` episodes of each cell, and none of sparse cells, in the log's order."""
+    for name, least in {"cost_cells": 1, "return_cells": 1, "most_per_cell": 1, "sparse_cell": 0}.items():
+        if getattr(grid, name) < least:
+            raise fault(data.source, f"{name} is {getattr(grid, name)}; give {least} or more")
+    rows = _cells(_costs(data), grid.cost_cells)
+    columns = _cells(data.episode_returns, grid.return_cells)
+    cells = rows * grid.return_cells + columns
+    shuffled = np.random.default_rng(seed).permutation(data.episode_count)
+    by_cell = shuffled[np.argsort(cells[shuffled], kind="stable")]
+    _, starts, sizes = np.unique(cells[by_cell], return_index=True, return_counts=True)
+    place = np.arange(len(by_cell)) - np.repeat(starts, sizes)
+    kept = by_cell[(place < grid.most_per_cell) & (np.repeat(sizes, sizes) > grid.sparse_cell)]
+    if not kept.size:
+        raise fault(data.source, f"every cell has {grid.sparse_cell} episodes or fewer; take fewer cells")
+    return data.select_episodes(np.sort(kept))
+
+
+def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -> Dataset:
+    """Without the episodes inside any box, edges included.
+
+    The fractions are of the ranges of `whole`: the log before other filters, where there were any.
+    """
+    whole = data if whole is None else whole
+    cost = _fractions(_costs(data), _costs(whole))
+    reward = _fractions(data.episode_returns, whole.episode_returns)
+    inside = np.zeros(data.episode_count, bool)
+    for box in boxes:
+        if not (0 <= box.cost_from <= box.cost_to <= 1 and 0 <= box.return_from <= box.return_to <= 1):
+            raise fault(data.source, f"{box} is no box; give fractions from 0 to 1, the smaller one first")
+        costs_fit = (box.cost_from <= cost) & (cost <= box.cost_to)
+        inside |= costs_fit & (box.return_from <= reward) & (reward <= box.return_to)
+    if inside.all():
+        raise fault(data.source, "every episode lies inside the boxes; make them smaller")
+    return data.select_episodes(~inside)
+
+
+def drop_best(data: Dataset, threshold: float, margin: float, *, safe: bool) -> Dataset:
+    """Without the safe (or the unsafe) episodes whose return is within `margin` of the best of them."""
+    if not margin > 0:
+        raise fault(data.source, f"margin is {margin:g}; give how far below the best is dropped, above 0")
+    kind = _costs(data) <= threshold if safe else _costs(data) > threshold
+    if not kind.any():
+        words = "at most" if safe else "more than"
+        raise fault(data.source, f"no episode costs {words} {threshold:g}; give another threshold")
+    returns = data.episode_returns
+    dropped = kind & (returns >= returns[kind].max() - margin)
+    if dropped.all():
+        raise fault(data.source, f"margin {margin:g} drops every episode; give a smaller one")
+    return data.select_episodes(~dropped)
+
+
+def add_outliers(data: Dataset, share: float, threshold: float, seed: int) -> Dataset:
+    """Makes costly, rewarding episodes look safe and still more rewarding.
+
+    Of the episodes with at least half of the largest cost and half of the largest return, a number that is
+    `share` of all get 1.5 times their rewards, and a cost of 1 at a few steps, fewer than `threshold`.
+    """
+    if not 0 < share <= 1:
+        raise fault(data.source, f"share of outliers is {share:g}; give a fraction above 0, at most 1")
+    if not threshold >= 0:
+        raise fault(data.source, f"threshold is {threshold:g}; give 0 or more")
+    random = np.random.default_rng(seed)
+    costs, returns = _costs(data), data.episode_returns
+    fit = np.flatnonzero((costs >= costs.max() / 2) & (returns >= returns.max() / 2))
+    count = max(1, int(share * data.episode_count))
+    if count > fit.size:
+        raise fault(
+            data.source,
+            f"{count:,} outliers are asked for and {fit.size:,} episodes have half of the largest cost and "
+            "return; give a smaller share",
+        )
+    rewards, step_costs = data.rewards.copy(), data.costs.copy()
+    for episode in random.choice(fit, count, replace=False):
+        rows = np.flatnonzero(data.episode == episode)
+        most = min(max(int(threshold) - 1, 0), len(rows))
+        costly = random.choice(rows, random.integers(most + 1), replace=False)
+        rewards[rows] *= OUTLIER_REWARD
+        step_costs[rows] = 0
+        step_costs[costly] = 1
+    return _replace(data, "outliers", rewards=rewards, costs=step_costs)
+
+
+def add_noise(data: Dataset, scale: float, seed: int) -> Dataset:
+    """Normal noise on observations, `scale` times the standard deviation of all their numbers together.
+
+    An observation that ends one step and begins the next gets the same noise in both places.
+    """
+    if not scale > 0:
+        raise fault(data.source, f"noise is {scale:g}; give a number above 0")
+    random = np.random.default_rng(seed)
+    deviation = scale * data.observations.std(dtype=np.float64)
+    observations = data.observations + random.normal(0, deviation, data.observations.shape)
+    following = data.next_observations + random.normal(0, deviation, data.observations.shape)
+    rows = np.flatnonzero(~(data.terminals | data.timeouts)[:-1])
+    rows = rows[(data.next_observations[rows] == data.observations[rows + 1]).all(axis=1)]
+    following[rows] = observations[rows + 1]
+    return _replace(data, "noise", observations=observations, next_observations=following)
+
+
+def _costs(data: Dataset) -> Floats:
+    if data.cost_count > 1:
+        raise fault(data.source, f"has {data.cost_count} kinds of cost, and this filter is for one")
+    return data.episode_costs.reshape(-1)
+
+
+def _fractions(values: Floats, whole: Floats) -> Floats:
+    """Where values lie between the smallest (0) and the largest (1) of `whole`; 0 where these are one."""
+    low, high = whole.min(), whole.max()
+    return (values - low) / (high - low) if high > low else np.zeros_like(values)
+
+
+def _cells(values: Floats, count: int) -> Ints:
+    """The cell of each value among `count` equal ones over their range. The largest is in the last one."""
+    return np.minimum((_fractions(values, values) * count).astype(np.int64), count - 1)
+
+
+def _replace(data: Dataset, label: str, **arrays: NDArray[Any]) -> Dataset:
+    fields = {name: getattr(data, name) for name in FIELDS} | arrays
+    return Dataset(**fields, source=f"{data.source or 'data set'} ({label})")
