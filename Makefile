@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/bcrl demo
 
+# On first use it installs the three DSRL families into the user's cache, or skips their tests and says why.
 test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

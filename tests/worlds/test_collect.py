@@ -12,7 +12,7 @@ from bcrl.cli import main
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.worlds import World, make_world
-from bcrl.worlds.collect import collect
+from bcrl.worlds.collect import STEPS, collect
 
 SIZE = 40_000  # transitions
 
@@ -103,8 +103,8 @@ def test_a_log_survives_its_file(log: Dataset, tmp_path: Path, suffix: str) -> N
 def test_the_verb_writes_a_log_and_tells(log: Dataset, tmp_path: Path, capsys, monkeypatch) -> None:
     asked = []
 
-    def recorded(world: World, transitions: int, seed: int) -> Dataset:
-        asked.append((world, transitions, seed))
+    def recorded(world: World, transitions: int, seed: int, **more: float) -> Dataset:
+        asked.append((world, transitions, seed, more))
         return log.select_episodes(np.arange(5))
 
     monkeypatch.setattr("bcrl.worlds.collect.collect", recorded)
@@ -122,7 +122,7 @@ def test_the_verb_writes_a_log_and_tells(log: Dataset, tmp_path: Path, capsys, m
         "3",
     ]
     main(words)
-    assert asked == [(make_world("point-run", 0.1), 1000, 3)]
+    assert asked == [(make_world("point-run", 0.1), 1000, 3, {"steps": STEPS, "cost_cap": 120.0})]
     assert "5 episodes, 1,000 transitions" in capsys.readouterr().out
     assert load_data(out).episode_count == 5
     main([*words, "--overwrite"])
@@ -135,6 +135,12 @@ def test_the_verb_writes_a_log_and_tells(log: Dataset, tmp_path: Path, capsys, m
         (["point-run", "--out", "a.npz", "--transitions", "199"], "200"),
         (["point-run", "--out", "a.npz", "--noise", "-1"], "noise"),
         (["point-run", "--out", "a.npz", "--seed", "-1"], "seed"),
+        (["point-run", "--out", "a.npz", "--steps", "0"], "steps"),
+        (["BallRum", "--out", "a.npz"], "did you mean BallRun"),
+        (["BallRun", "--out", "a.npz", "--noise", "0.1"], "built-in"),
+        (["BallRun", "--out", "a.npz", "--transitions", "99"], "give 100 or more"),
+        (["BallRun", "--out", "a.npz", "--workers", "0"], "workers"),
+        (["gym:Fake-v0", "--out", "a.npz"], "--python"),
         (["point-run", "--out", "a.txt"], ".txt"),
         (["point-run", "--out", "folder.npz"], "folder"),
         (["point-run", "--out", "old.npz"], "--overwrite"),
@@ -145,7 +151,10 @@ def test_mistakes_are_told_before_any_work(
     words: list[str], said: str, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("bcrl.worlds.collect.collect", lambda *_: pytest.fail("work was begun"))
+    monkeypatch.setattr("bcrl.worlds.collect.collect", lambda *_, **__: pytest.fail("work was begun"))
+    monkeypatch.setattr(
+        "bcrl.worlds.remote.pool.family_python", lambda _: pytest.fail("a family is installed")
+    )
     (tmp_path / "folder.npz").mkdir()
     (tmp_path / "old.npz").touch()
     with pytest.raises(SystemExit) as stop:

@@ -1,10 +1,12 @@
 """Environments of families: whole or not at all."""
 
+import hashlib
 import os
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 
 import pytest
 
@@ -85,6 +87,31 @@ def test_a_package_that_is_not_to_be_had_is_told():
     with pytest.raises(BCRLError, match=r"^fake could not be installed: .*no-such-package==1\.0"):
         install(lock)
     assert not lock.folder.exists()
+
+
+def tiny_wheel(folder) -> str:
+    """A package with one module; the SHA-256 of its wheel."""
+    wheel = folder / "tiny_package-1.0-py3-none-any.whl"
+    facts = {"METADATA": "Metadata-Version: 2.1\nName: tiny-package\nVersion: 1.0\n", "RECORD": ""}
+    facts["WHEEL"] = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("tiny_package.py", "")
+        for name, text in facts.items():
+            file.writestr(f"tiny_package-1.0.dist-info/{name}", text)
+    return hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+@pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
+def test_a_file_with_another_hash_is_refused(tmp_path):
+    right = tiny_wheel(tmp_path)
+    text = (
+        f"--require-hashes\n--no-index\n--find-links {tmp_path}\ntiny-package==1.0 \\\n    --hash=sha256:%s\n"
+    )
+    changed = Lock("fake", text % ("0" * 64))
+    with pytest.raises(BCRLError, match=r"fake could not be installed: .*(?i:hash)"):
+        install(changed)
+    assert not changed.folder.exists()
+    assert install(Lock("fake", text % right))
 
 
 def test_another_lock_is_another_environment():

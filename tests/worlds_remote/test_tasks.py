@@ -54,10 +54,14 @@ def test_other_sizes_are_refused():
 
 @pytest.mark.parametrize("family", INSTALLABLE)
 def test_locks_pin_everything_exactly(family):
-    pins = [line for line in read_lock(family).pins if not line.startswith("-")]
-    assert pins
-    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+", pin) for pin in pins)
-    assert any(pin.startswith("numpy==") for pin in pins)
+    """A version and the hashes of its files, so that pip refuses any other file."""
+    lines = read_lock(family).pins
+    assert "--require-hashes" in lines
+    pins = [number for number, line in enumerate(lines) if not line.startswith("-")]
+    assert any(lines[number].startswith("numpy==") for number in pins)
+    for number in pins:
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.]+ \\", lines[number]), lines[number]
+        assert re.fullmatch(r"--hash=sha256:[0-9a-f]{64}( \\)?", lines[number + 1]), lines[number]
 
 
 @pytest.mark.parametrize(

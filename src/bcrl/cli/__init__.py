@@ -11,14 +11,22 @@ from bcrl.errors import BCRLError
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
     "demo": ("bcrl.cli.demo", "make a log, train, evaluate and report: the whole way in minutes"),
-    "collect": ("bcrl.cli.collect", "record a log in a built-in world"),
+    "collect": ("bcrl.cli.collect", "record a log in a world, by an agent that learns"),
     "data info": ("bcrl.cli.data_info", "what a log holds: sizes, ranges, returns, costs and a picture"),
+    "data fetch": ("bcrl.cli.data_fetch", "download DSRL's log of a task"),
+    "data filter": ("bcrl.cli.data_filter", "thin, cut or spoil a log as DSRL does, into a new one"),
+    "data convert": ("bcrl.cli.data_convert", "write a log in another format: HDF5, NPZ, Minari"),
     "train": ("bcrl.cli.train", "learn policies from a log"),
     "evaluate": ("bcrl.cli.evaluate", "run trained policies in a world at many thresholds"),
+    "bench": ("bcrl.cli.bench", "methods on tasks by the paper's protocol, here or on Ray, with tables"),
+    "bench table": ("bcrl.cli.bench_table", "the tables of a benchmark from its store"),
     "worlds": ("bcrl.cli.worlds", "the DSRL tasks and which of their worlds are installed"),
     "worlds install": ("bcrl.cli.worlds_install", "make the isolated environment of a family of tasks"),
     "solve": ("bcrl.cli.solve", "exact answers and a budgeted policy for a known model, with a map"),
     "paper figure": ("bcrl.cli.paper_figure", "compute a figure of the paper: PNG and CSV"),
+    "ship data": ("bcrl.cli.ship_data", "AIS logs to ship scenarios: ny-harbor, or files of your own"),
+    "ship log": ("bcrl.cli.ship_log", "the experts' transitions of ship scenarios, as a log to learn from"),
+    "ship evaluate": ("bcrl.cli.ship_evaluate", "run trained policies in the congested ship scenarios"),
     "report": ("bcrl.cli.report", "results as a page with pictures"),
 }
 

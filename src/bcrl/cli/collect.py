@@ -1,6 +1,7 @@
-"""`bcrl collect`: record a log in a built-in world."""
+"""`bcrl collect`: record a log in a world."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,48 +11,90 @@ import tyro
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
+    from bcrl.data import Dataset
     from bcrl.worlds import World
+    from bcrl.worlds.tasks import Task
 
 
 @dataclass
 class Command:
-    """Record a log in a built-in world: an agent learns there while told to mind costs more or less."""
+    """Record a log in a world: an agent learns there while told to mind costs more or less.
+
+    In a world outside bcrl a recording that was stopped goes on when the same command is given again.
+    """
 
     world: tyro.conf.Positional[str]
-    """point-circle, point-run or point-goal."""
+    """A built-in world, a DSRL task (`bcrl worlds` lists them), or gym:ID with --python."""
     out: Path
     """File to write; its suffix, .npz or .hdf5, chooses the format."""
-    transitions: int = 200_000
-    """About how many steps to keep; whole episodes are kept."""
+    transitions: int | None = None
+    """About how many steps to keep; whole episodes are kept (default: 200,000, and at least 500 episodes of a
+    world outside bcrl)."""
+    steps: int | None = None
+    """Steps to play and learn from, of which the log is a part (default: by world, see docs/worlds.md)."""
+    cost_cap: float | None = None
+    """Episodes that cost more are left out (default: three times the world's loosest threshold)."""
     seed: int = 0
     """The same seed gives the same log."""
     noise: float = 0.0
-    """Standard deviation of the error the actuators add to each action, whose range is -1 to 1."""
+    """Standard deviation of the error the actuators of a built-in world add to each action."""
+    python: str | None = None
+    """The Python that has the environment of gym:ID."""
+    workers: int | None = None
+    """Processes that step a world outside bcrl (default: one per core); they do not change the log."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
     def run(self) -> None:
-        from bcrl.worlds import make_world
+        from bcrl.worlds import World
+        from bcrl.worlds.remote.choose import choose_world
 
-        world = make_world(self.world, self.noise)
-        check_recording(world, self.transitions, self.seed)
+        world = choose_world(self.world, self.noise, self.python)
         out = self.out.expanduser()
-        self._check_writable(out)
-
-        from bcrl.worlds.collect import collect
-
-        dataset = collect(world, self.transitions, self.seed)
+        self._check(world, out)
+        dataset = self._built_in(world) if isinstance(world, World) else self._remote(world, out)
         dataset.save(out)
-        safe = (dataset.episode_costs <= 20).mean()
+        shutil.rmtree(_partial(out), ignore_errors=True)
+        limits = " / ".join(f"{threshold:g}" for threshold in world.thresholds)
+        shares = " / ".join(f"{(dataset.episode_costs <= k).mean():.0%}" for k in world.thresholds)
         print(
-            f"{len(dataset.episode_costs):,} episodes, {len(dataset):,} transitions, "
-            f"{safe:.0%} of episodes with cost ≤ 20: {out}"
+            f"{dataset.episode_count:,} episodes, {len(dataset):,} transitions, "
+            f"{shares} of episodes with cost ≤ {limits}: {out}"
         )
 
-    def _check_writable(self, out: Path) -> None:
-        """Refuses what could only fail after the work is done."""
+    def _built_in(self, world: "World") -> "Dataset":
+        from bcrl.worlds import collect as module
+
+        return module.collect(
+            world,
+            self.transitions or module.TRANSITIONS,
+            self.seed,
+            steps=self.steps or module.STEPS,
+            cost_cap=module.COST_CAP if self.cost_cap is None else self.cost_cap,
+        )
+
+    def _remote(self, task: "Task", out: Path) -> "Dataset":
+        from bcrl.worlds.remote.collect import collect_remote
+
+        return collect_remote(
+            task,
+            self.transitions,
+            self.seed,
+            steps=self.steps,
+            cost_cap=self.cost_cap,
+            workers=self.workers,
+            folder=_partial(out),
+        )
+
+    def _check(self, world: "World | Task", out: Path) -> None:
+        """Refuses what no log can be recorded with, and what could only fail after the work is done."""
         from bcrl.data.files import FORMATS
 
+        check_recording(world, world.horizon if self.transitions is None else self.transitions, self.seed)
+        for name in ("steps", "workers"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BCRLError(f"--{name} {value}, but must be at least 1")
         if out.suffix.lower() not in FORMATS:
             raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(FORMATS)}")
         if os.path.isdir(out):
@@ -67,7 +110,7 @@ class Command:
             raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
 
 
-def check_recording(world: "World", transitions: int, seed: int) -> None:
+def check_recording(world: "World | Task", transitions: int, seed: int) -> None:
     """Refuses what no log can be recorded with; the demo records one too."""
     if transitions < world.horizon:
         raise BCRLError(
@@ -76,3 +119,8 @@ def check_recording(world: "World", transitions: int, seed: int) -> None:
         )
     if seed < 0:
         raise BCRLError(f"--seed {seed} is negative; give 0 or more")
+
+
+def _partial(out: Path) -> Path:
+    """Where a recording keeps what it needs to go on after a stop: beside the log."""
+    return out.with_name(f".{out.name}.partial")

@@ -11,7 +11,7 @@ import tyro
 from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 from bcrl.learn.method import METHODS, method_class
-from bcrl.learn.presets import FAMILIES, PRESETS, Family, Preset, default_options
+from bcrl.learn.presets import FAMILIES, PRESETS, Family, Instance, Preset, default_options, instantiated
 
 Options = TypeVar("Options")
 
@@ -20,20 +20,37 @@ Options = TypeVar("Options")
 class Command(Generic[Options]):
     """Learn policies from a log, one for each seed, all seeds as one program.
 
-    Options of the method follow below; their defaults come from --preset and --family.
+    Options of the method follow below; their defaults come from --preset and --family, or --world.
     """
 
     data: Path
-    """The log: HDF5 in DSRL's layout or NPZ."""
+    """The log: HDF5 in DSRL's layout, NPZ or Minari."""
     out: Path
     """Folder of the run: config, metrics, checkpoint, policies."""
     options: Annotated[Options, tyro.conf.arg(name="")]
-    method: Literal["bcrl", "bc-all", "bc-safe"] = "bcrl"
+    method: Literal[
+        "bcrl",
+        "bc-all",
+        "bc-safe",
+        "bcq-lag",
+        "cpq",
+        "coptidice",
+        "cdt",
+        "caps",
+        "ccac",
+        "lspc",
+        "fisor",
+        "bcrl-td3bc",
+    ] = "bcrl"
     """What to train; its options follow below."""
+    instance: Instance | None = None
+    """What BCRL is built on: IQL (the default), XQL, SparseQL or TD3+BC. Options of its parts win over it."""
     preset: Preset = "paper"
     """Size of networks, batch and steps: the paper's, or one that trains in minutes on two CPU cores."""
     family: Family = "bullet"
     """Kind of task, for the paper's hyperparameters."""
+    world: str | None = None
+    """The world the log is from, such as BallRun: its family, and what the published code sets for it."""
     seeds: str = "0"
     """Seeds with commas, such as 0,10,20."""
     steps: int = 100_000
@@ -72,15 +89,22 @@ class Command(Generic[Options]):
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
-    """The command for the chosen method, with the defaults of the chosen preset and family.
+    """The command for the chosen method, with the defaults of the chosen preset, and family or world.
 
     They are looked up before the other options are read, so that what the user gives always wins.
     """
     method = _choice(words, "method", METHODS, "bcrl")
     preset = _choice(words, "preset", PRESETS, "paper")
-    family = _choice(words, "family", FAMILIES, "bullet")
-    kind = method_class(method)
+    world = _given(words, "world")
+    own_family, overrides = ("bullet", {}) if world is None else _world_defaults(world)
+    family = _choice(words, "family", FAMILIES, own_family)
+    instance = _given(words, "instance")
+    name, chosen = instantiated(method, instance)
+    kind = method_class(name)
     defaults, steps = default_options(kind, preset, family)
+    defaults |= chosen
+    if method == "bcrl":  # whose options they are; other methods mean other things by the same names
+        defaults |= overrides
     # An option with no sensible default (a threshold to train for) must come from the user.
     blank = object.__new__(kind)
     for field in dataclasses.fields(kind):
@@ -90,20 +114,43 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
         out=tyro.MISSING,
         options=blank,
         method=method,  # type: ignore[arg-type]
+        instance=instance,  # type: ignore[arg-type]
         preset=preset,  # type: ignore[arg-type]
         family=family,  # type: ignore[arg-type]
+        world=world,
         steps=steps,
     )
     return Command[kind], default
 
 
+def _world_defaults(name: str) -> tuple[str, dict[str, Any]]:
+    """The family of a world, and options of its own."""
+    from bcrl.worlds import WORLDS
+    from bcrl.worlds.tasks import find_task
+
+    if name in WORLDS:
+        return "point", {}
+    try:
+        task = find_task(name)
+    except BCRLError as error:
+        raise BCRLError(f"{error}; built in are {', '.join(WORLDS)}; for others give --family") from None
+    return task.family, task.overrides
+
+
 def _choice(words: Sequence[str], name: str, known: dict[str, Any], default: str) -> str:
-    value = default
+    given = _given(words, name)
+    value = default if given is None else given
+    if value not in known:
+        raise BCRLError(f"--{name} {value} is not known; known: {', '.join(known)}")
+    return value
+
+
+def _given(words: Sequence[str], name: str) -> str | None:
+    """What the user gives for an option, before the options are read."""
+    value = None
     for i, word in enumerate(words):
         if word == f"--{name}" and i + 1 < len(words):
             value = words[i + 1]
         elif word.startswith(f"--{name}="):
             value = word.partition("=")[2]
-    if value not in known:
-        raise BCRLError(f"--{name} {value} is not known; known: {', '.join(known)}")
     return value

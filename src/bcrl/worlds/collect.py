@@ -1,25 +1,30 @@
-"""Recording a log in a world, for learning offline."""
+"""Recording a log in a built-in world, for learning offline."""
 
+from typing import NamedTuple
+
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 from bcrl.worlds.base import World
-from bcrl.worlds.ppo import Episodes, play_and_learn, start_learner
-from bcrl.worlds.thinning import thin
+from bcrl.worlds.ppo import Agent, Learner, Played, Recipe, draw_shares, learn, start_learner, with_share
+from bcrl.worlds.recorder import Arrays, Recorder
 
+TRANSITIONS = 200_000
 STEPS = 6_000_000  # played and learnt from, of which the log is a part
 EPISODES = 256  # played side by side, then learnt from
 COST_CAP = 120.0  # an episode
-SPARE = 4  # the pool is cut when it holds this many times what is wanted
+# Steps cost next to nothing here, so each is learnt from a few times only.
+RECIPE = Recipe(gamma=0.98, entropy=0.01, log_std=-0.2, epochs=3, minibatches=16, learning_rate=2e-3)
 
 
 def collect(
     world: World,
-    transitions: int = 200_000,
+    transitions: int = TRANSITIONS,
     seed: int = 0,
     *,
     steps: int = STEPS,
@@ -29,7 +34,7 @@ def collect(
     """A log of about `transitions` steps (whole episodes, so up to one episode more) that covers the plane.
 
     One agent, told each episode's penalty on cost, learns online from random to good. Its episodes of every
-    age go into one pool; those that cost at most `cost_cap` are thinned evenly over return and cost. So the
+    age go to one recorder; those that cost at most `cost_cap` are thinned evenly over return and cost. So the
     log has safe and unsafe, good and bad behaviour, like the logs of the DSRL benchmark. A short log is drawn
     from the same `steps` as a long one, hence takes as long. The same seed gives the same log.
     """
@@ -39,72 +44,87 @@ def collect(
         )
     rounds = max(1, round(steps / (episodes * world.horizon)))
     start, *keys = jax.random.split(jax.random.key(seed), rounds + 1)
-    random = np.random.default_rng(seed)
-    learner = start_learner(world, start, rounds)
-    pool = Pool(transitions, cost_cap, random)
+    learner = start_learner(start, world.observation_size, world.action_size, RECIPE, rounds)
+    recorder = Recorder(transitions, cost_cap, seed)
     with progress(f"recording {world.name}", rounds * episodes, "episodes") as tick:
         for key in keys:
             learner, played = play_and_learn(world, learner, key, episodes, rounds)
-            pool.add(played)
-            tick(episodes, pool.note)
-    return Dataset.from_arrays(pool.log(), source=f"{world.name}, noise {world.noise}, seed {seed}")
+            recorder.add(whole_episodes(played))
+            tick(episodes, recorder.note)
+    return Dataset.from_arrays(recorder.log(), source=f"{world.name}, noise {world.noise}, seed {seed}")
 
 
-class Pool:
-    """The episodes recorded so far, cut now and then so that they fit into memory."""
+class Episodes(NamedTuple):
+    """What a batch of episodes left behind, time first; `observations` has one more row in time."""
 
-    def __init__(self, transitions: int, cost_cap: float, random: np.random.Generator):
-        self.transitions, self.cost_cap, self.random = transitions, cost_cap, random
-        self.parts: list[dict[str, NDArray]] = []
-        self.held = 0
-        self.note = ""
+    observations: jax.Array  # (T + 1, N, d)
+    drawn: jax.Array  # (T, N, a): before clipping
+    rewards: jax.Array  # (T, N)
+    costs: jax.Array  # (T, N)
+    terminals: jax.Array  # (T, N)
+    alive: jax.Array  # (T, N): False after a terminal
+    shares: jax.Array  # (T, N)
 
-    def add(self, played: Episodes) -> None:
-        """Takes over a batch of episodes, except those that cost too much for any log."""
-        fields = {name: np.asarray(array) for name, array in played._asdict().items()}
-        alive = fields["alive"]
-        part = {
-            "observations": fields["observations"],
-            "actions": np.clip(fields["drawn"], -1.0, 1.0),
-            "rewards": fields["rewards"],
-            "costs": fields["costs"],
-        }
-        part = {name: array.swapaxes(0, 1) for name, array in part.items()}
-        part["lengths"] = alive.sum(0)
-        part["ended"] = np.any(fields["terminals"] & alive, axis=0)
-        part["returns"] = (fields["rewards"] * alive).sum(0)
-        part["total_costs"] = (fields["costs"] * alive).sum(0)
-        self.note = f"return {part['returns'].mean():.0f}, cost {part['total_costs'].mean():.0f}"
-        chosen = part["total_costs"] <= self.cost_cap
-        self.parts.append({name: array[chosen] for name, array in part.items()})
-        self.held += int(self.parts[-1]["lengths"].sum())
-        if self.held > 2 * SPARE * self.transitions:
-            self._cut(SPARE * self.transitions)
 
-    def log(self) -> dict[str, NDArray]:
-        """The chosen episodes as transitions, back to back."""
-        self._cut(self.transitions)
-        (part,) = self.parts
-        if not len(part["lengths"]):
-            raise BCRLError(f"no episode cost {self.cost_cap} or less; raise the cost cap")
-        steps = np.arange(part["rewards"].shape[1])
-        alive = steps < part["lengths"][:, None]
-        last = (steps == part["lengths"][:, None] - 1)[alive]
-        ended = np.repeat(part["ended"], part["lengths"])
-        return {
-            "observations": part["observations"][:, :-1][alive],
-            "actions": part["actions"][alive],
-            "rewards": part["rewards"][alive],
-            "costs": part["costs"][alive],
-            "next_observations": part["observations"][:, 1:][alive],
-            "terminals": last & ended,
-            "timeouts": last & ~ended,
-        }
+@eqx.filter_jit
+def play_and_learn(
+    world: World, learner: Learner, key: jax.Array, count: int, rounds: int
+) -> tuple[Learner, Episodes]:
+    """One round: `count` episodes are played, returned, and learnt from."""
+    play, learn_key = jax.random.split(key)
+    episodes = roll_out(world, learner.agent, play, count)
+    played = Played(
+        episodes.observations[:-1],
+        episodes.observations[1:],
+        episodes.drawn,
+        episodes.rewards,
+        episodes.costs,
+        episodes.terminals,
+        episodes.terminals,
+        episodes.alive,
+        episodes.shares,
+    )
+    return learn(learner, played, learn_key, RECIPE, rounds), episodes
 
-    def _cut(self, transitions: int) -> None:
-        whole = {name: np.concatenate([part[name] for part in self.parts]) for name in self.parts[0]}
-        chosen = thin(
-            whole["returns"], whole["total_costs"], whole["lengths"], transitions, self.cost_cap, self.random
-        )
-        self.parts = [{name: array[chosen] for name, array in whole.items()}]
-        self.held = int(self.parts[0]["lengths"].sum())
+
+def roll_out(world: World, agent: Agent, key: jax.Array, count: int) -> Episodes:
+    """`count` whole episodes side by side."""
+    steps = world.horizon
+    starts, shares, actions, moves = jax.random.split(key, 4)
+    shares = draw_shares(shares, steps, count)
+    noise = jax.random.normal(actions, (steps, count, world.action_size)) * jnp.exp(agent.log_std)
+    keys = jax.random.split(moves, (steps, count))
+
+    def step(carry, inputs):
+        state, alive = carry
+        share, noise, key = inputs
+        observation = jax.vmap(world.observe)(state)
+        drawn = jax.vmap(agent.actor)(with_share(observation, share)) + noise
+        state, reward, cost, terminal = jax.vmap(world.step)(state, jnp.clip(drawn, -1.0, 1.0), key)
+        return (state, alive & ~terminal), (observation, drawn, reward, cost, terminal, alive)
+
+    start = jax.vmap(world.reset)(jax.random.split(starts, count))
+    (last, _), (observations, drawn, rewards, costs, terminals, alive) = jax.lax.scan(
+        step, (start, jnp.ones(count, bool)), (shares, noise, keys)
+    )
+    observations = jnp.concatenate([observations, jax.vmap(world.observe)(last)[None]])
+    return Episodes(observations, drawn, rewards, costs, terminals, alive, shares)
+
+
+def whole_episodes(episodes: Episodes) -> Arrays:
+    """The batch as a recorder takes it."""
+    fields = {name: np.asarray(array) for name, array in episodes._asdict().items()}
+    alive = fields["alive"].T
+    lengths = alive.sum(1)
+    observations = fields["observations"].swapaxes(0, 1)
+    seen = np.arange(observations.shape[1]) <= lengths[:, None]
+    return {
+        "observations": observations[seen],
+        "actions": np.clip(fields["drawn"], -1.0, 1.0).swapaxes(0, 1)[alive],
+        "rewards": fields["rewards"].T[alive],
+        "costs": fields["costs"].T[alive],
+        "lengths": lengths,
+        "ended": np.any(fields["terminals"].T & alive, axis=1),
+        "returns": (fields["rewards"] * fields["alive"]).sum(0),
+        "total_costs": (fields["costs"] * fields["alive"]).sum(0),
+    }

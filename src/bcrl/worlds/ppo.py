@@ -1,9 +1,11 @@
 """The agent that records logs: PPO on reward minus a cost penalty that the agent is told.
 
 One network behaves at every penalty, from greedy to cautious, so one training run visits the whole
-reward–cost plane. It is here to make data, not to be a method of comparison.
+reward–cost plane. It is here to make data, not to be a method of comparison. How the steps are played is the
+business of `worlds.collect` (inside JAX) and `worlds.remote.collect` (in other processes).
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,14 +13,26 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bcrl.worlds.base import World
-
 PENALTY = 10.0  # the heaviest, in units of the mean |reward| of a step
-GAMMA, TRACE = 0.98, 0.95
-CLIP, ENTROPY = 0.2, 0.01
-EPOCHS, MINIBATCHES = 3, 16
-LEARNING_RATE = 2e-3
+TRACE, CLIP = 0.95, 0.2
 WIDTH = 64
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """In what learning differs between cheap worlds and dear ones."""
+
+    gamma: float
+    entropy: float
+    """Weight of the bonus for random actions."""
+    log_std: float
+    """Of the actions at the start."""
+    epochs: int
+    """How often each step is learnt from."""
+    minibatches: int
+    """Into which an epoch is cut."""
+    learning_rate: float
+    """At the start; a tenth at the end."""
 
 
 class Agent(eqx.Module):
@@ -28,23 +42,24 @@ class Agent(eqx.Module):
     critic: eqx.nn.MLP
     log_std: jax.Array
 
-    def __init__(self, key: jax.Array, world: World):
+    def __init__(self, key: jax.Array, observation_size: int, action_size: int, log_std: float):
         actor, critic = jax.random.split(key)
-        inputs = world.observation_size + 1
-        self.actor = eqx.nn.MLP(inputs, world.action_size, WIDTH, 2, jnp.tanh, key=actor)
-        self.critic = eqx.nn.MLP(inputs, "scalar", WIDTH, 2, jnp.tanh, key=critic)
-        self.log_std = jnp.full(world.action_size, -0.2)
+        self.actor = eqx.nn.MLP(observation_size + 1, action_size, WIDTH, 2, jnp.tanh, key=actor)
+        self.critic = eqx.nn.MLP(observation_size + 1, "scalar", WIDTH, 2, jnp.tanh, key=critic)
+        self.log_std = jnp.full(action_size, log_std)
 
 
-class Episodes(NamedTuple):
-    """What a batch of episodes left behind, time first; `observations` has one more row in time."""
+class Played(NamedTuple):
+    """T steps of N episodes side by side, with observations of order one."""
 
-    observations: jax.Array  # (T + 1, N, d)
+    observations: jax.Array  # (T, N, d)
+    following: jax.Array  # (T, N, d): what the step led to
     drawn: jax.Array  # (T, N, a): before clipping
     rewards: jax.Array  # (T, N)
     costs: jax.Array  # (T, N)
     terminals: jax.Array  # (T, N)
-    alive: jax.Array  # (T, N): False after a terminal
+    ends: jax.Array  # (T, N): the next row is of another episode, or of none
+    alive: jax.Array  # (T, N): False in rows that stand for nothing
     shares: jax.Array  # (T, N)
 
 
@@ -68,28 +83,9 @@ def draw_shares(key: jax.Array, steps: int, count: int) -> jax.Array:
     return jnp.where(jnp.arange(steps)[:, None] < change, draw(first), draw(second))
 
 
-def roll_out(world: World, agent: Agent, key: jax.Array, count: int) -> Episodes:
-    """`count` whole episodes side by side."""
-    steps = world.horizon
-    starts, shares, actions, moves = jax.random.split(key, 4)
-    shares = draw_shares(shares, steps, count)
-    noise = jax.random.normal(actions, (steps, count, world.action_size)) * jnp.exp(agent.log_std)
-    keys = jax.random.split(moves, (steps, count))
-
-    def step(carry, inputs):
-        state, alive = carry
-        share, noise, key = inputs
-        observation = jax.vmap(world.observe)(state)
-        drawn = jax.vmap(agent.actor)(_with_share(observation, share)) + noise
-        state, reward, cost, terminal = jax.vmap(world.step)(state, jnp.clip(drawn, -1.0, 1.0), key)
-        return (state, alive & ~terminal), (observation, drawn, reward, cost, terminal, alive)
-
-    start = jax.vmap(world.reset)(jax.random.split(starts, count))
-    (last, _), (observations, drawn, rewards, costs, terminals, alive) = jax.lax.scan(
-        step, (start, jnp.ones(count, bool)), (shares, noise, keys)
-    )
-    observations = jnp.concatenate([observations, jax.vmap(world.observe)(last)[None]])
-    return Episodes(observations, drawn, rewards, costs, terminals, alive, shares)
+def with_share(observations: Any, share: Any, concatenate: Any = jnp.concatenate) -> Any:
+    """What the networks see; `concatenate` is numpy's where the actor runs in numpy."""
+    return concatenate([observations, 2.0 * share[..., None] - 1.0], axis=-1)
 
 
 class Batch(NamedTuple):
@@ -101,39 +97,39 @@ class Batch(NamedTuple):
     weight: jax.Array
 
 
-def advantages(agent: Agent, episodes: Episodes, scale: jax.Array) -> Batch:
+def advantages(agent: Agent, played: Played, scale: jax.Array, gamma: float) -> Batch:
     """Generalised advantage estimates (Schulman et al. 2016) under each step's own penalty."""
-    share = episodes.shares
-    paid = (1.0 - share) * episodes.rewards / scale - share * episodes.costs
-    # The root keeps the reward of cautious episodes audible; 1 − GAMMA makes values of order one.
-    paid = paid * (1.0 - GAMMA) / jnp.sqrt(1.0 - share)
+    share = played.shares
+    paid = (1.0 - share) * played.rewards / scale - share * played.costs
+    # The root keeps the reward of cautious episodes audible; 1 − gamma makes values of order one.
+    paid = paid * (1.0 - gamma) / jnp.sqrt(1.0 - share)
     critic = jax.vmap(jax.vmap(agent.critic))
-    inputs = _with_share(episodes.observations[:-1], share)
+    inputs = with_share(played.observations, share)
     values = critic(inputs)
     # Where the penalty changes, the return under the old one is unknown: bootstrap and start anew.
-    following = critic(_with_share(episodes.observations[1:], share)) * ~episodes.terminals
-    goes_on = ~episodes.terminals & (jnp.roll(share, -1, axis=0) == share)
-    surprises = paid + GAMMA * following - values
+    following = critic(with_share(played.following, share)) * ~played.terminals
+    goes_on = ~played.ends & (jnp.roll(share, -1, axis=0) == share)
+    surprises = paid + gamma * following - values
 
     def back(later, inputs):
         surprise, goes_on = inputs
-        estimate = surprise + GAMMA * TRACE * goes_on * later
+        estimate = surprise + gamma * TRACE * goes_on * later
         return estimate, estimate
 
     _, estimates = jax.lax.scan(back, jnp.zeros(share.shape[1]), (surprises, goes_on), reverse=True)
     means = jax.vmap(jax.vmap(agent.actor))(inputs)
     batch = Batch(
         inputs,
-        episodes.drawn,
-        _log_density(means, agent.log_std, episodes.drawn),
+        played.drawn,
+        _log_density(means, agent.log_std, played.drawn),
         estimates,
         estimates + values,
-        episodes.alive.astype(jnp.float32),
+        played.alive.astype(jnp.float32),
     )
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
 
-def loss(agent: Agent, batch: Batch) -> jax.Array:
+def loss(agent: Agent, batch: Batch, entropy: float) -> jax.Array:
     """The clipped surrogate of PPO (Schulman et al. 2017) with a value loss and an entropy bonus."""
     total = jnp.sum(batch.weight) + 1e-6
     centred = batch.advantage - jnp.sum(batch.advantage * batch.weight) / total
@@ -145,7 +141,7 @@ def loss(agent: Agent, batch: Batch) -> jax.Array:
     # Means far outside the box would all clip to the same action and lose their gradient.
     outside = jnp.sum(jax.nn.relu(jnp.abs(means) - 1.0) ** 2, axis=-1)
     per_step = -surrogate + value + 0.1 * outside
-    return jnp.sum(per_step * batch.weight) / total - ENTROPY * jnp.sum(agent.log_std)
+    return jnp.sum(per_step * batch.weight) / total - entropy * jnp.sum(agent.log_std)
 
 
 class Learner(NamedTuple):
@@ -154,47 +150,42 @@ class Learner(NamedTuple):
     scale: jax.Array  # running mean of |reward| a step
 
 
-def optimiser(rounds: int) -> optax.GradientTransformation:
-    rate = optax.linear_schedule(LEARNING_RATE, 0.1 * LEARNING_RATE, rounds * EPOCHS * MINIBATCHES)
+def optimiser(recipe: Recipe, rounds: int) -> optax.GradientTransformation:
+    steps = rounds * recipe.epochs * recipe.minibatches
+    rate = optax.linear_schedule(recipe.learning_rate, 0.1 * recipe.learning_rate, steps)
     return optax.chain(optax.clip_by_global_norm(0.5), optax.adam(rate, eps=1e-5))
 
 
-def start_learner(world: World, key: jax.Array, rounds: int) -> Learner:
-    agent = Agent(key, world)
+def start_learner(
+    key: jax.Array, observation_size: int, action_size: int, recipe: Recipe, rounds: int
+) -> Learner:
+    agent = Agent(key, observation_size, action_size, recipe.log_std)
     arrays: Any = eqx.filter(agent, eqx.is_array)
-    return Learner(agent, optimiser(rounds).init(arrays), jnp.zeros(()))
+    return Learner(agent, optimiser(recipe, rounds).init(arrays), jnp.zeros(()))
 
 
-@eqx.filter_jit
-def play_and_learn(
-    world: World, learner: Learner, key: jax.Array, count: int, rounds: int
-) -> tuple[Learner, Episodes]:
-    """One round: `count` episodes are played, returned, and learnt from."""
-    play, learn = jax.random.split(key)
+def learn(learner: Learner, played: Played, key: jax.Array, recipe: Recipe, rounds: int) -> Learner:
+    """One of `rounds` rounds: the learner after what was played. To be jitted by who calls it."""
     agent, moments, scale = learner
-    episodes = roll_out(world, agent, play, count)
-    reward_size = jnp.sum(jnp.abs(episodes.rewards) * episodes.alive) / jnp.sum(episodes.alive)
+    reward_size = jnp.sum(jnp.abs(played.rewards) * played.alive) / jnp.sum(played.alive)
     scale = jnp.where(scale == 0.0, reward_size, 0.9 * scale + 0.1 * reward_size)
-    batch = advantages(agent, episodes, scale)
+    batch = advantages(agent, played, scale, recipe.gamma)
     arrays, functions = eqx.partition(agent, eqx.is_array)
-    adam = optimiser(rounds)
+    adam = optimiser(recipe, rounds)
 
     def update(carry: Any, indices: jax.Array) -> tuple[Any, None]:
         arrays, moments = carry
         part = jax.tree.map(lambda x: x[indices], batch)
-        gradient = jax.grad(lambda arrays: loss(eqx.combine(arrays, functions), part))(arrays)
+        gradient = jax.grad(lambda arrays: loss(eqx.combine(arrays, functions), part, recipe.entropy))(arrays)
         changes, moments = adam.update(gradient, moments)
         return (optax.apply_updates(arrays, changes), moments), None
 
     steps = len(batch.weight)
-    orders = jax.vmap(lambda key: jax.random.permutation(key, steps))(jax.random.split(learn, EPOCHS))
-    orders = orders[:, : steps - steps % MINIBATCHES].reshape(EPOCHS * MINIBATCHES, -1)
+    orders = jax.vmap(lambda key: jax.random.permutation(key, steps))(jax.random.split(key, recipe.epochs))
+    orders = orders[:, : steps - steps % recipe.minibatches]
+    orders = orders.reshape(recipe.epochs * recipe.minibatches, -1)
     (arrays, moments), _ = jax.lax.scan(update, (arrays, moments), orders)
-    return Learner(eqx.combine(arrays, functions), moments, scale), episodes
-
-
-def _with_share(observations: jax.Array, share: jax.Array) -> jax.Array:
-    return jnp.concatenate([observations, 2.0 * share[..., None] - 1.0], axis=-1)
+    return Learner(eqx.combine(arrays, functions), moments, scale)
 
 
 def _log_density(mean: jax.Array, log_std: jax.Array, drawn: jax.Array) -> jax.Array:

@@ -37,7 +37,7 @@ _TIED = (
 class Lock:
     """A complete list of pinned packages, transitive ones too: pip has nothing to decide.
 
-    A line is a pin or an option of pip.
+    A line is a pin, the hash of a file it may come from, or an option of pip.
     """
 
     family: str
