@@ -1,0 +1,113 @@
+"""`bcrl ship data`: AIS logs to a scenario file."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from bcrl.cli.arguments import numbers
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.ship.scenario import Scenarios
+
+
+@dataclass
+class Command:
+    """Turn AIS logs into scenarios: clean, interpolate to 10 s, cut into tracks, score and split."""
+
+    logs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="ny-harbor|FILE...")]
+    """ny-harbor (1-7 December 2020, from the package tracktable-data), or AIS files (.csv, .parquet) of
+    MarineCadastre, of the Danish Maritime Authority, or in the original simulator's columns."""
+    out: Path
+    """Scenario file to write, such as ny-harbor.npz."""
+    box: str | None = None
+    """west,south,east,north in degrees (default: New York's Upper Bay for ny-harbor, the Singapore Strait for
+    files in the original's columns)."""
+    rule: Literal["moving", "original"] = "moving"
+    """moving: split at gaps of 5 minutes, only ships that move; original: as the original simulator."""
+    types: str | None = None
+    """Only scenarios of these kinds of vessel, with commas: cargo, tanker, other. All kinds are traffic."""
+    overwrite: bool = False
+    """Replace the file if it exists."""
+
+    def run(self) -> None:
+        from bcrl.ship.file import write
+        from bcrl.ship.make import make_scenarios
+        from bcrl.ship.rule import NEW_YORK, RULES, Box
+
+        check_out(self.out, (".npz",), self.overwrite)
+        rule = RULES[self.rule]
+        box = None
+        if self.box is not None:
+            edges = numbers("box", self.box)
+            if len(edges) != 4:
+                raise BCRLError(f"--box is {self.box!r}, but must be west,south,east,north in degrees")
+            box = Box(*edges)
+        kinds = tuple(word.strip() for word in self.types.split(",")) if self.types else ()
+        if self.logs == ("ny-harbor",):
+            from bcrl.ship.new_york import SOURCE, read_new_york
+
+            reports, box, source = read_new_york(), box or NEW_YORK, SOURCE
+        elif self.logs:
+            from bcrl.ship.reports import read_reports
+
+            reports, box = read_reports(self.logs, box, rule.margin)
+            source = ", ".join(Path(log).name for log in self.logs)
+        else:
+            raise BCRLError("name AIS files, or ny-harbor")
+        scenarios = make_scenarios(reports, box, rule, kinds=kinds, source=source)
+        write(scenarios, self.out)
+        show(scenarios)
+        print(f"{len(scenarios):,} scenarios: {self.out}")
+
+
+def check_out(out: Path, suffixes: tuple[str, ...], overwrite: bool) -> None:
+    """Refuses what could only fail after the work is done."""
+    if out.suffix.lower() not in suffixes:
+        raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
+    if out.is_dir():
+        raise BCRLError(f"--out {out} is a folder; name a file in it")
+    if out.exists() and not overwrite:
+        raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
+
+
+def show(scenarios: "Scenarios") -> None:
+    """The counts, and what was left out of the log and why."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bcrl.ship.summary import summarise
+
+    about = scenarios.about
+    table = Table(title=str(about.get("source", "")), title_justify="left", box=None, pad_edge=False)
+    rows = summarise(scenarios)
+    table.add_column("")
+    for row in rows:
+        table.add_column(row["part"], justify="right")
+    for name in [key for key in rows[0] if key != "part"]:
+        table.add_row(name, *(_number(row[name]) for row in rows))
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        f"{len(scenarios.ships):,} ships made {len(scenarios.first):,} tracks in the box. "
+        f"{about.get('rows', 0):,} rows were read; left out:",
+        soft_wrap=True,
+    )
+    left_out = about.get("left_out", {})
+    for reason, count in sorted(left_out.items(), key=lambda item: -item[1]):
+        console.print(f"  {count:>12,}  {reason}")
+    if not left_out:
+        console.print("  none")
+    for what in ("speed", "course"):
+        if count := about.get(f"{what}_from_positions", 0):
+            console.print(f"  {count:>12,}  rows without a {what}, which is taken from the positions")
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"

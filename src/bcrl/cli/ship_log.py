@@ -1,0 +1,45 @@
+"""`bcrl ship log`: the experts' transitions as a log to learn from."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass
+class Command:
+    """Write the experts' transitions until their goals, as the simulator shows and judges them."""
+
+    scenarios: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SCENARIOS")]
+    """A scenario file of bcrl ship data."""
+    out: Path
+    """Log to write: .npz or .hdf5."""
+    part: Literal["training", "test", "congested"] = "training"
+    """Which scenarios: the first four fifths by time, the rest, or the congested fifth of the rest."""
+    frame: Literal["ego", "world"] = "ego"
+    """Observations and actions around the ship with the goal ahead, or along the box as in the original."""
+    overwrite: bool = False
+    """Replace the file if it exists."""
+
+    def run(self) -> None:
+        import numpy as np
+
+        from bcrl.cli.ship_data import check_out
+        from bcrl.data.files import FORMATS
+        from bcrl.ship import load_scenarios
+        from bcrl.ship.log import expert_log
+
+        check_out(self.out, tuple(FORMATS), self.overwrite)
+        scenarios = load_scenarios(self.scenarios)
+        which = {
+            "training": scenarios.training,
+            "test": np.flatnonzero(scenarios.test),
+            "congested": scenarios.evaluation,
+        }[self.part]
+        log = expert_log(scenarios, which, frame=self.frame, source=self.scenarios.name)
+        log.save(self.out)
+        print(
+            f"{log.episode_count:,} episodes, {len(log):,} transitions, {log.observation_size} observations, "
+            f"mean cost {log.episode_costs.mean():.1f}: {self.out}"
+        )

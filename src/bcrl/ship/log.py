@@ -1,0 +1,87 @@
+"""The experts' log: every step that the logged ships made, as the simulator shows and judges it."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.progress import progress
+from bcrl.ship.rule import SECONDS
+from bcrl.ship.scenario import Scenarios
+from bcrl.ship.scene import HISTORY
+from bcrl.ship.simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
+
+BATCH = 4096
+
+
+def expert_log(
+    scenarios: Scenarios, which: np.ndarray | None = None, *, frame: Frame = "ego", source: str = ""
+) -> Dataset:
+    """Transitions of these scenarios' experts (by default the training ones) until each reaches its goal."""
+    which = scenarios.training if which is None else np.asarray(which)
+    world = make_ship_world(scenarios, among=which, frame=frame)
+    states, place, heading = expert_states(scenarios, which)
+    count = len(heading)
+    parts = []
+    with progress("expert log", count, "transitions") as tick:
+        for low in range(0, count, BATCH):
+            # The last batch is filled up with row 0, so that there is one program for all.
+            rows = np.arange(low, low + BATCH)
+            rows[rows >= count] = 0
+            batch = jax.tree.map(lambda x, rows=rows: jnp.asarray(x[rows]), (states, place, heading))
+            parts.append([np.asarray(x)[: count - low] for x in _transitions(world, *batch)])
+            tick(min(BATCH, count - low))
+    observations, actions, rewards, costs, after, terminals = map(np.concatenate, zip(*parts, strict=True))
+    # The simulator says where an episode ends; the rest of the track, inside the goal's circle, is left out.
+    ended = np.cumsum(terminals) - terminals
+    keep = ended == ended[states.step == 0].repeat(scenarios.steps[which])
+    if (np.abs(actions) > 1 + 1e-5).any() or (rewards[keep].sum() != 100 * len(which)):
+        raise BCRLError(f"{source or 'scenarios'}: an expert's track is not one that the simulator can sail")
+    return Dataset(
+        observations=observations[keep],
+        actions=np.clip(actions[keep], -1.0, 1.0),
+        rewards=rewards[keep],
+        costs=costs[keep],
+        next_observations=after[keep],
+        terminals=terminals[keep],
+        timeouts=np.zeros(keep.sum(), bool),
+        source=source,
+    )
+
+
+def expert_states(scenarios: Scenarios, which: np.ndarray) -> tuple[ShipState, np.ndarray, np.ndarray]:
+    """The experts' states before each step of their tracks, and the places and headings the steps led to."""
+    steps = scenarios.steps[which]
+    pasts, places, headings = [], [], []
+    for scenario, count in zip(which, steps, strict=True):
+        samples = scenarios.expert(scenario)
+        rows = np.zeros((HISTORY - 1 + count, 5), np.float32)
+        rows[HISTORY - 1 :] = own_rows(samples)[:-1]
+        pasts.append(np.lib.stride_tricks.sliding_window_view(rows, HISTORY, axis=0).swapaxes(1, 2))
+        places.append(samples[1:, :2])
+        headings.append(samples[1:, 3])
+    number = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps)
+    of = np.repeat(which, steps).astype(np.int32)
+    states: Any = ShipState(of, number.astype(np.int32), np.concatenate(pasts))  # pyright: ignore[reportArgumentType]
+    return states, np.concatenate(places), np.concatenate(headings)
+
+
+def own_rows(samples: np.ndarray) -> np.ndarray:
+    """Samples (n, 4) of a track as rows of `ShipState.past`: speeds are those of the way made."""
+    rows = np.column_stack([samples[:, :2], velocity(samples[:, 2], samples[:, 3]), samples[:, 3]])
+    rows[1:, 2:4] = np.diff(samples[:, :2], axis=0) / SECONDS
+    return rows
+
+
+@eqx.filter_jit
+def _transitions(world: ShipWorld, states: ShipState, places: jax.Array, headings: jax.Array) -> tuple:
+    def one(state: ShipState, place: jax.Array, heading: jax.Array) -> tuple:
+        action = world.action_between(state, place, heading)
+        after, reward, cost, terminal = world.step(state, action, jax.random.key(0))
+        return world.observe(state), action, reward, cost, world.observe(after), terminal
+
+    return jax.vmap(one)(states, places, headings)

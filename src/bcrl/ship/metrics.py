@@ -1,0 +1,69 @@
+"""The measures of the paper's table, one number per episode. numpy only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcrl.ship.rollout import Voyages
+from bcrl.ship.rule import SECONDS
+from bcrl.ship.scenario import Scenarios
+
+
+@dataclass(frozen=True)
+class Measures:
+    """(episodes,) each."""
+
+    ade: np.ndarray
+    """Metres: mean distance to the expert at the same step, for as long as both sail."""
+    gc_ade: np.ndarray
+    """The paper's and the original's: the root of the summed squares of these distances over their number.
+
+    It is not a mean: it shrinks with the length of the episode."""
+    close_quarters: np.ndarray
+    """Share of steps within 555 m of another ship."""
+    acceleration: np.ndarray
+    """m/s², the mean with its sign."""
+    speed: np.ndarray
+    """m/s, mean."""
+    success: np.ndarray
+    """1 if the goal was reached, else 0."""
+    cost: np.ndarray
+    """Steps within 555 m of another ship."""
+    length: np.ndarray
+    """Steps."""
+    fallback: np.ndarray
+    """Share of steps that the fallback decided."""
+
+
+def measure(voyages: Voyages, scenarios: Scenarios) -> Measures:
+    lengths = voyages.lengths
+    rows = [
+        _one(scenarios.expert(index)[:, :2], voyages.path[i, : lengths[i] + 1])
+        for i, index in enumerate(voyages.scenario)
+    ]
+    ade, gc_ade, acceleration, speed = np.array(rows).T
+    cost = voyages.cost.sum(axis=1)
+    return Measures(
+        ade=ade,
+        gc_ade=gc_ade,
+        close_quarters=cost / lengths,
+        acceleration=acceleration,
+        speed=speed,
+        success=voyages.success.astype(float),
+        cost=cost,
+        length=lengths,
+        fallback=voyages.fallback.sum(axis=1) / lengths,
+    )
+
+
+def _one(expert: np.ndarray, path: np.ndarray) -> tuple[float, float, float, float]:
+    """ADE, GC-ADE, acceleration and speed of one episode; `path` has one row more than there are steps."""
+    both = min(len(expert), len(path))
+    error = np.hypot(*(path[1:both, :2].astype(float) - expert[1:both]).T)
+    speed = np.hypot(path[:, 2], path[:, 3])
+    return (
+        float(error.mean()),
+        float(np.sqrt(np.square(error).sum()) / len(error)),
+        float(np.diff(speed).mean() / SECONDS),
+        float(speed[1:].mean()),
+    )

@@ -1,0 +1,96 @@
+"""Scenarios: tracks of one ship each, with the traffic around them, the split and the scores. numpy only."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bcrl.ship.rule import Box
+
+GOAL_METRES = 200.0
+"""Nearer than this to the goal, it is reached."""
+CLOSE_METRES = 555.0
+"""Three cables: nearer than this to another vessel is a close-quarters situation."""
+TEST_SHARE = 0.2
+CONGESTED_SHARE = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class Scenarios:
+    """All tracks in a box, and which of them are scenarios: to sail from the first to the last sample."""
+
+    box: Box
+    samples: NDArray[np.float32]
+    """(N, 4) of all tracks, one after another: x, y, speed, heading."""
+    offsets: NDArray[np.int64]
+    """(tracks + 1,) track k has the samples offsets[k] to offsets[k + 1]."""
+    first: NDArray[np.int64]
+    """(tracks,) the clock at its first sample, in steps of 10 s since 1970."""
+    ship: NDArray[np.int32]
+    """(tracks,) whose it is, a row of `ships`."""
+    ships: NDArray[np.uint64]
+    """(ships,) hashed identities."""
+    kinds: NDArray[np.int8]
+    """(ships,) 0 unknown, 1 cargo, 2 tanker, 3 other."""
+    track: NDArray[np.int32]
+    """(scenarios,) the track each is made of, in order of their start."""
+    congestion: NDArray[np.float32]
+    """(scenarios,) other ships in the box, mean over the expert's samples."""
+    close_quarters: NDArray[np.float32]
+    """(scenarios,) share of the expert's steps that end within 555 m of another ship."""
+    expert_cost: NDArray[np.int32]
+    """(scenarios,) how many of them there are until the goal is reached."""
+    test: NDArray[np.bool_]
+    """(scenarios,) the last fifth by start."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """Where it is from: source, rule, rows read and left out."""
+
+    def __len__(self) -> int:
+        return len(self.track)
+
+    @cached_property
+    def steps(self) -> NDArray[np.int64]:
+        """(scenarios,) steps of the expert's whole track."""
+        return np.diff(self.offsets)[self.track] - 1
+
+    def expert(self, scenario: int) -> NDArray[np.float32]:
+        """(steps + 1, 4) the samples of a scenario's own track."""
+        track = self.track[scenario]
+        return self.samples[self.offsets[track] : self.offsets[track + 1]]
+
+    @cached_property
+    def steps_to_goal(self) -> NDArray[np.int64]:
+        """(scenarios,) after how many steps the expert first is within 200 m of the goal."""
+        counts = np.empty(len(self), np.int64)
+        for scenario in range(len(self)):
+            place = self.expert(scenario)[:, :2]
+            reached = np.hypot(*(place[1:] - place[-1]).T) < GOAL_METRES
+            counts[scenario] = 1 + np.argmax(reached)
+        return counts
+
+    @cached_property
+    def training(self) -> NDArray[np.int64]:
+        """The scenarios to learn from."""
+        return np.flatnonzero(~self.test)
+
+    @cached_property
+    def evaluation(self) -> NDArray[np.int64]:
+        """The congested fifth of the test scenarios."""
+        return self.most_congested(np.flatnonzero(self.test))
+
+    def most_congested(self, among: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The fifth (at least one) of these scenarios with the most traffic, in their order."""
+        count = max(1, round(CONGESTED_SHARE * len(among)))
+        order = np.argsort(-self.congestion[among], kind="stable")
+        return np.sort(among[order[:count]])
+
+
+def load_scenarios(path: str | os.PathLike[str]) -> Scenarios:
+    """Reads a scenario file and checks everything in it."""
+    from bcrl.ship.file import read
+
+    return read(path)
