@@ -14,7 +14,7 @@ import pytest
 from bcrl.learn.bcrl import BCRL, Batch, State
 from bcrl.learn.losses import advantage_weight, gaussian_log_density
 from bcrl.learn.method import Spec
-from bcrl.learn.networks import apply_twin
+from bcrl.learn.networks import apply_each
 
 SPEC = Spec(2, 1, 2, 20, (1.0, 1.0), 10)
 METHOD = BCRL(hidden=(4,), batch_size=6, dropout=0.3, cost_weights=(1.0, 0.5), tau_r=0.7)
@@ -94,7 +94,7 @@ def test_cost_losses_by_numpy(state, batch):
     cost = state.networks["cost"]
     total, q_c, v_c, next_v_c, metrics = METHOD.cost_losses(cost, batch)
     pairs = np.concatenate([batch.features, batch.action], 1)
-    wanted_q = np.asarray(apply_twin(cost.target, pairs)).max(0)
+    wanted_q = np.asarray(apply_each(cost.target, pairs)).max(0)
     raw, next_raw = np.asarray(cost.value(batch.features)), np.asarray(cost.value(batch.next_features))
     assert raw.min() < 0 < raw.max(), "the floor must matter for this test to say something"
     np.testing.assert_allclose(q_c, wanted_q, rtol=1e-10)
@@ -104,7 +104,7 @@ def test_cost_losses_by_numpy(state, batch):
     weight = np.where(gap @ [1.0, 0.5] < 0, 0.8, 0.2)
     value_loss = np.mean(weight * (gap**2).sum(1))
     goal = batch.cost + 0.99 * np.asarray(batch.goes_on)[:, None] * np.maximum(next_raw, 0)
-    critic_loss = ((np.asarray(apply_twin(cost.critic, pairs)) - goal) ** 2).sum(-1).mean()
+    critic_loss = ((np.asarray(apply_each(cost.critic, pairs)) - goal) ** 2).sum(-1).mean()
     np.testing.assert_allclose(metrics["cost/value_loss"], value_loss, rtol=1e-9)
     np.testing.assert_allclose(metrics["cost/critic_loss"], critic_loss, rtol=1e-9)
     np.testing.assert_allclose(total, value_loss + critic_loss, rtol=1e-9)
@@ -114,12 +114,12 @@ def test_reward_losses_by_numpy(state, batch):
     reward, (budget, _) = state.networks["reward"], augmented(state, batch)
     total, advantage, metrics = METHOD.reward_losses(reward, batch, budget)
     pairs = np.concatenate([batch.features, batch.action, np.log1p(budget.action)], 1)
-    q = np.asarray(apply_twin(reward.target, pairs))[..., 0].min(0)
+    q = np.asarray(apply_each(reward.target, pairs))[..., 0].min(0)
     v = np.asarray(reward.value(np.concatenate([batch.features, np.log1p(budget.state)], 1)))[:, 0]
     after = np.concatenate([batch.next_features, np.log1p(budget.next_state)], 1)
     goal = batch.reward + 0.99 * batch.goes_on * np.asarray(reward.value(after))[:, 0]
     value_loss = np.mean(np.where(q - v < 0, 0.3, 0.7) * (q - v) ** 2)
-    critic_loss = np.mean((np.asarray(apply_twin(reward.critic, pairs))[..., 0] - goal) ** 2)
+    critic_loss = np.mean((np.asarray(apply_each(reward.critic, pairs))[..., 0] - goal) ** 2)
     np.testing.assert_allclose(advantage, q - v, rtol=1e-9)
     np.testing.assert_allclose(metrics["reward/value_loss"], value_loss, rtol=1e-9)
     np.testing.assert_allclose(metrics["reward/critic_loss"], critic_loss, rtol=1e-9)

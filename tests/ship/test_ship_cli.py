@@ -92,7 +92,7 @@ def test_a_policy_that_did_not_learn_from_ships_is_refused(sea_file, tmp_path, c
         ("evaluate --scenarios {sea} --episodes 0", "episodes is 0"),
         ("evaluate --scenarios {sea} --limit 0", "limit is 0"),
         ("evaluate --scenarios {sea} --out {folder}/a.npz", "unknown suffix '.npz'"),
-        ("show", "there is no verb"),
+        ("sail", "there is no verb"),
     ],
 )
 def test_mistakes_end_in_one_line(words, wanted, sea_file, tmp_path, capsys):

@@ -89,3 +89,22 @@ def _summary(threshold: float | None, rows: Sequence[Result]) -> Summary:
         fallback_share=float(column("fallback_share").mean()),
         episodes=len(rows),
     )
+
+
+def interquartile_mean(values: np.ndarray) -> np.ndarray:
+    """The mean along the last axis without its lowest and its highest quarter: outliers do not move it."""
+    cut = values.shape[-1] // 4
+    return np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut].mean(axis=-1)
+
+
+def aggregate(scores: Sequence[np.ndarray], draws: int = 2000) -> Estimate:
+    """The interquartile mean of runs on several tasks, one array of runs for each task.
+
+    The bootstrap draws runs within each task: tasks were chosen, runs could have come out otherwise.
+    """
+    random = np.random.default_rng(0)
+    drawn = [runs[random.integers(0, len(runs), (draws, len(runs)))] for runs in scores]
+    means = interquartile_mean(np.concatenate(drawn, axis=1))
+    low, high = np.quantile(means, [0.025, 0.975])
+    value = float(interquartile_mean(np.concatenate(scores)))
+    return Estimate(value, float(means.std(ddof=1)), float(low), float(high))

@@ -24,9 +24,11 @@ VERBS = {
     "worlds install": ("bcrl.cli.worlds_install", "make the isolated environment of a family of tasks"),
     "solve": ("bcrl.cli.solve", "exact answers and a budgeted policy for a known model, with a map"),
     "paper figure": ("bcrl.cli.paper_figure", "compute a figure of the paper: PNG and CSV"),
+    "paper table": ("bcrl.cli.paper_table", "a table of the paper, its numbers beside yours"),
     "ship data": ("bcrl.cli.ship_data", "AIS logs to ship scenarios: ny-harbor, or files of your own"),
     "ship log": ("bcrl.cli.ship_log", "the experts' transitions of ship scenarios, as a log to learn from"),
     "ship evaluate": ("bcrl.cli.ship_evaluate", "run trained policies in the congested ship scenarios"),
+    "ship show": ("bcrl.cli.ship_show", "one ship scenario on a map, with what policies do there"),
     "report": ("bcrl.cli.report", "results as a page with pictures"),
 }
 

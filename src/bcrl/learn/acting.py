@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl import budget as budgets
 from bcrl.learn.method import Goal, Insight, Normaliser
-from bcrl.learn.networks import MLP, GaussianPolicy, apply_twin
+from bcrl.learn.networks import MLP, GaussianPolicy, apply_each
 
 
 class Memory(eqx.Module):
@@ -42,6 +42,7 @@ class BudgetedActor(eqx.Module):
     budget_input: Literal["log", "raw"] = eqx.field(static=True)
     nonnegative_values: bool = eqx.field(static=True)
     fallback_below: float = eqx.field(static=True)
+    guarded: bool = eqx.field(static=True, default=False)  # the fallback also replaces actions with Q_C > δ
 
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         zero = jnp.zeros_like(goal.threshold)
@@ -59,9 +60,10 @@ class BudgetedActor(eqx.Module):
         shown = budgets.encode(jnp.clip(shown, 0.0, self.slack_limit), self.budget_input)
         mean, log_std = self.actor(jnp.concatenate([features, shown]))
         action, allowed = mean, jnp.all(slack >= self.fallback_below)
-        if memory.goal.prune:
-            draw = jax.random.fold_in(memory.key, memory.step)
-            action, some_safe = self.pruned(features, mean, log_std, slack + cost_value, draw, memory)
+        draws = max(memory.goal.prune, int(self.guarded))
+        if draws:
+            key = jax.random.fold_in(memory.key, memory.step)
+            action, some_safe = self.pruned(features, mean, log_std, slack + cost_value, key, draws)
             allowed &= some_safe
         action = jnp.where(allowed, action, self.fallback(features)[0])
         action = jnp.clip(action, -1.0, 1.0)
@@ -107,10 +109,13 @@ class BudgetedActor(eqx.Module):
         log_std: Float[Array, " a"],
         budget: Float[Array, " k"],
         key: PRNGKeyArray,
-        memory: Memory,
+        draws: int,
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
-        """Of n drawn actions the best by Q_R among those with Q_C ≤ δ, and whether there was one."""
-        noise = jax.random.normal(key, (memory.goal.prune, mean.shape[-1]))
+        """Of n drawn actions the best by Q_R among those with Q_C ≤ δ, and whether there was one.
+
+        The first is the mean, so that one draw asks only whether that is safe.
+        """
+        noise = jax.random.normal(key, (draws, mean.shape[-1]))
         actions = jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0).at[0].set(mean)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
         cost = self.cost_to_go(rows, actions)
@@ -118,7 +123,7 @@ class BudgetedActor(eqx.Module):
         shown = budget - cost if self.tracking == "soft" else jnp.broadcast_to(budget, cost.shape)
         shown = budgets.encode(jnp.clip(shown, 0.0, self.slack_limit), self.budget_input)
         inputs = jnp.concatenate([rows, actions, shown], axis=-1)
-        worth = jnp.min(apply_twin(self.critic, inputs)[..., 0], axis=0)
+        worth = jnp.min(apply_each(self.critic, inputs)[..., 0], axis=0)
         return actions[jnp.argmax(jnp.where(safe, worth, -jnp.inf))], jnp.any(safe)
 
     def features(self, observation: Float[Array, " d"], step: Int[Array, ""]) -> Float[Array, " f"]:
@@ -137,4 +142,4 @@ class BudgetedActor(eqx.Module):
         self, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
     ) -> Float[Array, "*b k"]:
         """Q_C(s, a), the larger of the two critics."""
-        return jnp.max(apply_twin(self.cost_critic, jnp.concatenate([features, action], -1)), axis=0)
+        return jnp.max(apply_each(self.cost_critic, jnp.concatenate([features, action], -1)), axis=0)

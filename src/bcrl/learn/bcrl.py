@@ -1,4 +1,4 @@
-"""BCRL, the IQL instantiation: Algorithm 1 of the paper, in slack coordinates.
+"""BCRL by in-sample learning (IQL, XQL, SparseQL): Algorithm 1 of the paper, in slack coordinates.
 
 Read `update` from top to bottom. Deviations from the paper and from the published code, each with its
 reason, are listed in docs/method.md.
@@ -21,13 +21,20 @@ from bcrl.errors import BCRLError
 from bcrl.learn.acting import BudgetedActor
 from bcrl.learn.checks import check_options
 from bcrl.learn.losses import (
+    Regression,
+    SparseWeight,
     advantage_weight,
-    expectile_loss,
     gaussian_log_density,
+    gumbel_weight,
     joint_expectile_loss,
+    joint_loss,
+    sparse_advantage_weight,
+    sparse_weight,
+    spread,
 )
 from bcrl.learn.method import Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import MLP, GaussianPolicy, apply_twin, twin
+from bcrl.learn.networks import MLP, GaussianPolicy, apply_each, ensemble, follow
+from bcrl.learn.rows import Rows
 
 
 class Batch(eqx.Module):
@@ -40,11 +47,10 @@ class Batch(eqx.Module):
 
 
 class Arrays(eqx.Module):
-    """The log on the device: one packed row per transition (one gather per batch), and initial states."""
+    """The log on the device: its transitions, and initial states."""
 
-    rows: Float[Array, "n w"]
+    rows: Rows
     initial_features: Float[Array, "e f"]
-    widths: tuple[int, ...] = eqx.field(static=True)
 
 
 class Critics(eqx.Module):
@@ -75,12 +81,31 @@ class Augmented(eqx.Module):
 
 PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
 
+# In spreads; what they mean for V is told in docs/method.md.
+TEMPERATURES: dict[Regression, float] = {"gumbel": 1.0, "sparse": 0.5}
+
 
 @dataclass(frozen=True)
 class BCRL:
     """Options of BCRL. The defaults are the paper's for Bullet tasks, with the repairs of docs/method.md."""
 
     name: ClassVar[str] = "bcrl"
+    has_reward_value: ClassVar[bool] = True  # an instance may do without V_R
+    # The paper's table of hyperparameters; MetaDrive's network and dropout are the published code's.
+    family_options: ClassVar[dict[str, dict[str, Any]]] = {
+        "bullet": {"tau_c": 0.2, "tau_r": 0.5, "beta": 3.0},
+        "safety-gym": {"tau_c": 0.3, "tau_r": 0.6, "beta": 3.0},
+        "metadrive": {
+            "tracking": "direct",
+            "tau_c": 0.4,
+            "tau_r": 0.6,
+            "beta": 8.0,
+            "hidden": (256, 256),
+            "dropout": 0.0,
+        },
+        # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
+        "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
+    }
 
     tracking: budgets.Tracking = "soft"
     """How budgets move in training: soft (stochastic worlds, the paper's g) or direct (deterministic)."""
@@ -92,6 +117,20 @@ class BCRL:
     """Expectile τ_R of the reward value; larger is nearer the best action of the log."""
     beta: float = 3.0
     """Inverse temperature β of policy extraction: actions weigh exp(β · advantage)."""
+    cost_regression: Regression = "expectile"
+    """How V_C is learned from Q_C: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
+    reward_regression: Regression = "expectile"
+    """How V_R is learned from Q_R, the same choice."""
+    temperature_c: float | None = None
+    """Gumbel's β or sparse's α for V_C; smaller is nearer the least cost. By default 1 and 0.5."""
+    temperature_r: float | None = None
+    """Gumbel's β or sparse's α for V_R; smaller is nearer the best action. By default 1 and 0.5."""
+    temperature_unit: Literal["spread", "raw"] = "spread"
+    """Temperatures in root mean squares of Q − V, or in units of cost and reward as in the paper."""
+    exponent_limit: float | None = 5.0
+    """Gumbel: (Q − V)/β above which a sample pulls no harder; None is the paper's."""
+    sparse_extraction: SparseWeight = "above"
+    """Sparse: actions weigh max(A, 0)/2α, the code's (above), or max(1 + A/2α, 0), the theory's (support)."""
     gamma: float = 0.99
     """Discount of reward."""
     gamma_cost: float = 0.99
@@ -170,23 +209,20 @@ class BCRL:
         # A time limit is no end of the world, so values are bootstrapped there, unless the criterion
         # itself stops counting at the time limit.
         ended = data.terminals | data.timeouts if self.criterion == "episodic" else data.terminals
-        columns = [
+        rows = Rows.of(
             features(data.observations, data.steps),
             np.clip(data.actions, -1 + 1e-5, 1 - 1e-5),
-            data.rewards[:, None],
+            data.rewards,
             data.costs_2d,
             features(data.next_observations, data.steps + 1),
-            1.0 - ended[:, None],
-        ]
+            1.0 - ended,
+        )
         initial = features(data.initial_observations, np.zeros(data.episode_count))
-        widths = tuple(column.shape[1] for column in columns)
-        rows = np.concatenate(columns, axis=1, dtype=np.float32)
-        return Arrays(jnp.asarray(rows), jnp.asarray(initial), widths)
+        return Arrays(rows, jnp.asarray(initial))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Batch:
-        index = jax.random.randint(key, (self.batch_size,), 0, len(arrays.rows))
-        edges = np.cumsum(arrays.widths)[:-1].tolist()
-        features, action, reward, cost, next_features, goes_on = jnp.split(arrays.rows[index], edges, axis=1)
+        drawn = arrays.rows.draw(key, self.batch_size)
+        features, action, reward, cost, next_features, goes_on = drawn
         return Batch(features, action, reward[:, 0], cost, next_features, goes_on[:, 0])
 
     # ---- protocol: networks ---------------------------------------------------------------------
@@ -195,17 +231,19 @@ class BCRL:
         feature_size = spec.observation_size + (self.criterion == "episodic")
         k, a = spec.cost_count, spec.action_size
 
-        def critics(key: PRNGKeyArray, budget_size: int, outputs: int) -> Critics:
+        def critics(key: PRNGKeyArray, budget_size: int, outputs: int, with_value: bool = True) -> Critics:
             value_key, critic_key = jax.random.split(key)
             state_size = feature_size + budget_size
-            value = MLP((state_size, *self.hidden, outputs), value_key, layer_norm=True)
-            critic = twin((state_size + a, *self.hidden, outputs), critic_key)
+            value: Any = None
+            if with_value:
+                value = MLP((state_size, *self.hidden, outputs), value_key, layer_norm=True)
+            critic = ensemble((state_size + a, *self.hidden, outputs), critic_key)
             return Critics(value, critic, jax.tree.map(jnp.copy, critic))
 
         cost_key, reward_key, actor_key, fallback_key = jax.random.split(key, 4)
         networks = {
             "cost": critics(cost_key, 0, k),
-            "reward": critics(reward_key, k, 1),
+            "reward": critics(reward_key, k, 1, self.has_reward_value),
             "policy": Policies(
                 GaussianPolicy(feature_size + k, a, self.hidden, self.dropout, actor_key),
                 GaussianPolicy(feature_size, a, self.hidden, self.dropout, fallback_key),
@@ -236,10 +274,9 @@ class BCRL:
             wide = jax.tree.map(lambda x: jnp.repeat(x, self.budget_samples, axis=0), batch)
             q_c, v_c, next_v_c = (jnp.repeat(x, self.budget_samples, axis=0) for x in (q_c, v_c, next_v_c))
             budget = self.augment(budget_key, wide, q_c, v_c, next_v_c, spec)
-            reward_loss, advantage, more = self.reward_losses(reward, wide, budget)
-            metrics |= more
-            policy_loss, more = self.policy_losses(policy, wide, budget, advantage, v_c - q_c, dropout_key)
-            return cost_loss + reward_loss + policy_loss, metrics | more
+            costs = q_c, v_c, next_v_c
+            inside, more = self.losses_inside((cost, reward, policy), wide, budget, costs, dropout_key)
+            return cost_loss + inside, metrics | more
 
         before = {part: _trained(state.networks[part]) for part in parts}
         gradients, metrics = jax.grad(loss, has_aux=True)(before)
@@ -249,22 +286,22 @@ class BCRL:
             step, optimisers[part] = self.optimiser(part, spec).update(gradient, state.optimisers[part])
             networks[part] = eqx.combine(optax.apply_updates(before[part], step), state.networks[part])
             if part != "policy":
-                networks[part] = _follow(networks[part], self.target_rate)
+                networks[part] = _with_targets(networks[part], self.target_rate)
         return State(networks, optimisers), metrics
 
     def cost_losses(self, cost: Critics, batch: Batch) -> tuple[Array, Array, Array, Array, Metrics]:
-        """Eq. loss_vcs and loss_qcs: the τ_C-expectile of Q_C, and its backup. Also Q_C, V_C, V_C(s′)."""
+        """Eq. loss_vcs and loss_qcs: V_C low among Q_C, and Q_C's backup. Also Q_C, V_C, V_C(s′)."""
         state_action = jnp.concatenate([batch.features, batch.action], axis=1)
-        q_c = jnp.max(apply_twin(cost.target, state_action), axis=0)
+        q_c = jnp.max(apply_each(cost.target, state_action), axis=0)
         value = cost.value(batch.features)
         omega = jnp.ones(q_c.shape[1]) if self.cost_weights is None else jnp.asarray(self.cost_weights)
-        value_loss = joint_expectile_loss(q_c - value, self.tau_c, omega)
+        value_loss = self.value_loss("cost", q_c - value, omega)
 
         v_c, next_v_c = (
             self.floor(jax.lax.stop_gradient(v)) for v in (value, cost.value(batch.next_features))
         )
         goal = batch.cost + self.discount_cost * batch.goes_on[:, None] * next_v_c
-        critic_loss = jnp.mean((apply_twin(cost.critic, state_action) - goal) ** 2) * q_c.shape[1]
+        critic_loss = jnp.mean((apply_each(cost.critic, state_action) - goal) ** 2) * q_c.shape[1]
         metrics = {
             "cost/value_loss": value_loss,
             "cost/critic_loss": critic_loss,
@@ -272,6 +309,17 @@ class BCRL:
             "cost/critic": q_c.mean(),
         }
         return value_loss + critic_loss, q_c, v_c, next_v_c, metrics
+
+    def value_loss(self, part: Part, gap: Array, omega: Array) -> Array:
+        """The paper's L*, gap = Q − V: V_C is drawn towards the least of Q_C, V_R towards the most of Q_R."""
+        regression, tau = self.regression(part)
+        if regression == "expectile":
+            return joint_expectile_loss(gap, tau, omega)
+        better = -gap @ omega if part == "cost" else gap @ omega
+        temperature = self.temperature(part, better)
+        if regression == "gumbel":
+            return joint_loss(gap, gumbel_weight(better, temperature, self.exponent_limit))
+        return joint_loss(gap, sparse_weight(better, temperature))
 
     def augment(
         self, key: PRNGKeyArray, batch: Batch, q_c: Array, v_c: Array, next_v_c: Array, spec: Spec
@@ -290,17 +338,32 @@ class BCRL:
         delta = jnp.maximum(jnp.maximum(q_c, v_c), next_needs) + extra
         return Augmented(delta, delta, budgets.direct_next(delta, batch.cost, self.discount_cost))
 
+    def losses_inside(
+        self,
+        networks: tuple[Critics, Critics, Policies],
+        batch: Batch,
+        budget: Augmented,
+        costs: tuple[Array, Array, Array],
+        key: PRNGKeyArray,
+    ) -> tuple[Array, Metrics]:
+        """What is learned inside the safe set: reward critics, policy and fallback."""
+        _, reward, policy = networks
+        q_c, v_c, _ = costs
+        reward_loss, advantage, metrics = self.reward_losses(reward, batch, budget)
+        policy_loss, more = self.policy_losses(policy, batch, budget, advantage, v_c - q_c, key)
+        return reward_loss + policy_loss, metrics | more
+
     def reward_losses(self, reward: Critics, batch: Batch, budget: Augmented) -> tuple[Array, Array, Metrics]:
         """Eq. loss_vr and loss_qr inside the safe set, and the advantage for policy extraction."""
         inputs = jnp.concatenate([batch.features, batch.action, self.show(budget.action)], axis=1)
-        q = jnp.min(apply_twin(reward.target, inputs)[..., 0], axis=0)
+        q = jnp.min(apply_each(reward.target, inputs)[..., 0], axis=0)
         v = reward.value(jnp.concatenate([batch.features, self.show(budget.state)], axis=1))[:, 0]
-        value_loss = expectile_loss(q - v, self.tau_r)
+        value_loss = self.value_loss("reward", (q - v)[:, None], jnp.ones(1))
 
         next_inputs = jnp.concatenate([batch.next_features, self.show(budget.next_state)], axis=1)
         next_v = jax.lax.stop_gradient(reward.value(next_inputs))[:, 0]
         goal = batch.reward + self.gamma * batch.goes_on * next_v
-        critic_loss = jnp.mean((apply_twin(reward.critic, inputs)[..., 0] - goal) ** 2)
+        critic_loss = jnp.mean((apply_each(reward.critic, inputs)[..., 0] - goal) ** 2)
         metrics = {
             "reward/value_loss": value_loss,
             "reward/critic_loss": critic_loss,
@@ -320,24 +383,46 @@ class BCRL:
         """Eq. loss_pi for the policy (weights by reward) and for the fallback (weights by cost saved)."""
         actor_key, fallback_key = jax.random.split(key)
         inputs = jnp.concatenate([batch.features, self.show(budget.state)], axis=1)
-        weight = advantage_weight(advantage, self.beta, self.weight_limit)
+        weight = self.extraction_weight("reward", advantage)
         likely = gaussian_log_density(*policy.actor(inputs, actor_key), batch.action)
         actor_loss = -jnp.mean(weight * likely)
-
-        omega = 1.0 if self.cost_weights is None else jnp.asarray(self.cost_weights)
-        saved = jnp.sum(omega * cost_advantage, axis=-1)
-        safe_weight = advantage_weight(saved, self.beta, self.weight_limit)
-        likely = gaussian_log_density(*policy.fallback(batch.features, fallback_key), batch.action)
-        fallback_loss = -jnp.mean(safe_weight * likely)
+        fallback_loss = self.fallback_loss(policy.fallback, batch, cost_advantage, fallback_key)
         metrics = {
             "policy/loss": actor_loss,
             "policy/fallback_loss": fallback_loss,
             "policy/weight": weight.mean(),
             "policy/weight_limited": jnp.mean(weight >= self.weight_limit),
         }
+        if self.reward_regression == "sparse":  # where V_R is too high, no action is left to learn from
+            metrics["policy/weight_zero"] = jnp.mean(weight == 0.0)
         return actor_loss + fallback_loss, metrics
 
+    def fallback_loss(
+        self, fallback: GaussianPolicy, batch: Batch, cost_advantage: Array, key: PRNGKeyArray
+    ) -> Array:
+        omega = 1.0 if self.cost_weights is None else jnp.asarray(self.cost_weights)
+        weight = self.extraction_weight("cost", jnp.sum(omega * cost_advantage, axis=-1))
+        return -jnp.mean(weight * gaussian_log_density(*fallback(batch.features, key), batch.action))
+
+    def extraction_weight(self, part: Part, advantage: Array) -> Array:
+        """How strongly the policy clones an action, by the rule that belongs to the regression."""
+        if self.regression(part)[0] != "sparse":
+            return advantage_weight(advantage, self.beta, self.weight_limit)
+        temperature = self.temperature(part, advantage)
+        return sparse_advantage_weight(advantage, temperature, self.weight_limit, self.sparse_extraction)
+
     # ---- small things ---------------------------------------------------------------------------
+
+    def regression(self, part: Part) -> tuple[Regression, float]:
+        if part == "cost":
+            return self.cost_regression, self.tau_c
+        return self.reward_regression, self.tau_r
+
+    def temperature(self, part: Part, difference: Array) -> float | Array:
+        """In units of cost or reward."""
+        given = self.temperature_c if part == "cost" else self.temperature_r
+        number = TEMPERATURES[self.regression(part)[0]] if given is None else given
+        return number * spread(difference) if self.temperature_unit == "spread" else number
 
     def slack_limit(self, spec: Spec) -> Array:
         if self.max_budget is not None:
@@ -388,16 +473,16 @@ def _trained(networks: Any) -> Any:
     return eqx.filter(networks, eqx.is_array)
 
 
-def _follow(critics: Critics, rate: float) -> Critics:
-    """θ_T ← (1 − α) θ_T + α θ."""
-    target = jax.tree.map(lambda slow, fast: slow + rate * (fast - slow), critics.target, critics.critic)
-    return eqx.tree_at(lambda c: c.target, critics, target)
+def _with_targets(critics: Critics, rate: float) -> Critics:
+    return eqx.tree_at(lambda c: c.target, critics, follow(critics.target, critics.critic, rate))
 
 
 def _clipped(gradients: Critics, limit: float) -> Any:
     """Gradients of norm at most `limit`, value and critic on their own: a spike in one spares the other."""
 
     def clip(tree: Any) -> Any:
+        if tree is None:  # no such network
+            return None
         # One long vector, not one reduction per leaf: few kernels are what makes a step fast on a GPU.
         norm = jnp.linalg.norm(jnp.concatenate([g.ravel() for g in jax.tree.leaves(tree)]))
         scale = jnp.minimum(1.0, limit / (norm + 1e-12))

@@ -15,12 +15,19 @@ RANGES: dict[str, tuple[float, float, bool, bool]] = {
     "target_rate": (0.0, 1.0, True, True),
     "dropout": (0.0, 1.0, True, False),
     "fallback_below": (0.0, math.inf, True, False),
+    "noise": (0.0, math.inf, True, False),
+    "noise_limit": (0.0, math.inf, True, False),
+    "unsafe_price": (0.0, math.inf, True, False),
 }
 POSITIVE = (
     "beta",
     "learning_rate",
     "clip_norm",
     "weight_limit",
+    "temperature_c",
+    "temperature_r",
+    "exponent_limit",
+    "greed",
     "max_budget",
     "batch_size",
     "budget_samples",
@@ -39,7 +46,7 @@ def check_options(options: Any) -> None:
             raise BCRLError(f"{name} is {value!r}, but must be one of {known}")
         if name in RANGES and value is not None:
             _check_range(name, value)
-    hidden = options.hidden
+    hidden = getattr(options, "hidden", (1,))  # a transformer has no such option
     if (
         not isinstance(hidden, tuple)
         or not hidden

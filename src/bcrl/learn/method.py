@@ -68,6 +68,7 @@ class Method(Protocol):
     """One agent, one file. The train loop scans `sample` and `update`, under `vmap` over seeds."""
 
     name: ClassVar[str]
+    # A method may also have `family_options`: family -> its options there (see `presets`).
 
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
@@ -128,6 +129,15 @@ METHODS = {
     "bcrl": "bcrl.learn.bcrl:BCRL",
     "bc-all": "bcrl.learn.baselines.bc:BCAll",
     "bc-safe": "bcrl.learn.baselines.bc:BCSafe",
+    "bcq-lag": "bcrl.learn.baselines.bcq_lag:BCQLag",
+    "cpq": "bcrl.learn.baselines.cpq:CPQ",
+    "coptidice": "bcrl.learn.baselines.coptidice:COptiDICE",
+    "cdt": "bcrl.learn.baselines.cdt:CDT",
+    "caps": "bcrl.learn.baselines.caps:CAPS",
+    "ccac": "bcrl.learn.baselines.ccac:CCAC",
+    "lspc": "bcrl.learn.baselines.lspc:LSPC",
+    "fisor": "bcrl.learn.baselines.fisor:FISOR",
+    "bcrl-td3bc": "bcrl.learn.bcrl_td3:BCRLTD3",
 }
 
 

@@ -1,26 +1,31 @@
 """The networks, in one place: multilayer perceptrons whose parameters may carry leading axes.
 
-`twin` stacks two independent critics on a leading axis so that both run as one batched matrix product;
-the train loop stacks seeds the same way. Input is any batch of rows, `(..., features)`.
+`ensemble` stacks independent critics on a leading axis so that all run as one batched matrix product; the
+train loop stacks seeds the same way. Input is any batch of rows, `(..., features)`.
 """
 
 from collections.abc import Sequence
+from typing import Literal, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+Activation = Literal["relu", "tanh", "mish"]
 LOG_STD_RANGE = (-20.0, 2.0)
+
+Networks = TypeVar("Networks")
 
 
 class MLP(eqx.Module):
-    """ReLU layers, with LayerNorm before each ReLU (values) or dropout after the last (policies)."""
+    """Layers of ReLU (or another activation), with LayerNorm before each or dropout after the last."""
 
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
     norms: tuple[tuple[Array, Array], ...]  # (scale, offset) per hidden layer, or empty
     dropout: float = eqx.field(static=True)
+    activation: Activation = eqx.field(static=True)
 
     def __init__(
         self,
@@ -30,6 +35,7 @@ class MLP(eqx.Module):
         layer_norm: bool = False,
         dropout: float = 0.0,
         heads: int = 1,
+        activation: Activation = "relu",
     ):
         keys = jax.random.split(key, len(sizes) - 2 + heads)
         hidden = zip(keys, sizes[:-2], sizes[1:-1], strict=False)
@@ -38,6 +44,7 @@ class MLP(eqx.Module):
         self.biases = tuple(jnp.zeros(w.shape[1]) for w in self.weights)
         self.norms = tuple((jnp.ones(n), jnp.zeros(n)) for n in sizes[1:-1]) if layer_norm else ()
         self.dropout = dropout
+        self.activation = activation
 
     def __call__(self, x: Float[Array, "*b i"], key: PRNGKeyArray | None = None) -> Float[Array, "*b o"]:
         """Dropout acts only where a key is given, that is in training."""
@@ -46,7 +53,7 @@ class MLP(eqx.Module):
             if self.norms:
                 scale, offset = self.norms[layer]
                 x = jax.nn.standardize(x, epsilon=1e-6) * scale + offset
-            x = jax.nn.relu(x)
+            x = getattr(jax.nn, self.activation)(x)
         if key is not None and self.dropout > 0.0:
             keep = jax.random.bernoulli(key, 1.0 - self.dropout, x.shape)
             x = jnp.where(keep, x / (1.0 - self.dropout), 0.0)
@@ -59,13 +66,19 @@ def _weights(key: PRNGKeyArray, inputs: int, outputs: int) -> Float[Array, "i o"
     return jax.random.normal(key, (inputs, outputs)) * (2.0 / max(inputs, outputs)) ** 0.5
 
 
-def twin(sizes: Sequence[int], key: PRNGKeyArray) -> MLP:
-    """Two independent critics in one module, parameters stacked on axis 0."""
-    return eqx.filter_vmap(lambda k: MLP(sizes, k))(jax.random.split(key))
+def ensemble(sizes: Sequence[int], key: PRNGKeyArray, members: int = 2) -> MLP:
+    """Independent critics in one module, parameters stacked on axis 0."""
+    return eqx.filter_vmap(lambda k: MLP(sizes, k))(jax.random.split(key, members))
 
 
-def apply_twin(critics: MLP, x: Float[Array, "*b i"]) -> Float[Array, "2 *b o"]:
+def apply_each(critics: MLP, x: Float[Array, "*b i"]) -> Float[Array, "m *b o"]:
+    """What every member of an ensemble says of the same rows."""
     return eqx.filter_vmap(lambda critic: critic(x))(critics)
+
+
+def follow(slow: Networks, fast: Networks, rate: float) -> Networks:
+    """θ_T ← (1 − α) θ_T + α θ, for target networks."""
+    return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
 
 
 class GaussianPolicy(eqx.Module):

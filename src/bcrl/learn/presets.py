@@ -8,6 +8,7 @@ from bcrl.learn.method import Method, method_class
 
 Preset = Literal["paper", "cpu"]
 Family = Literal["bullet", "safety-gym", "metadrive", "point"]
+Instance = Literal["iql", "xql", "sparse", "td3bc"]
 
 # The networks and steps of the paper's table, and a size that trains in minutes on two CPU cores.
 PRESETS: dict[str, dict[str, Any]] = {
@@ -15,21 +16,20 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cpu": {"steps": 20_000, "hidden": (64, 64), "batch_size": 256},
 }
 
-# The paper's table of hyperparameters by family; MetaDrive's network and dropout are the published code's.
+# What a family changes for every method; what it changes for one is that method's `family_options`.
 FAMILIES: dict[str, dict[str, Any]] = {
-    "bullet": {"tau_c": 0.2, "tau_r": 0.5, "beta": 3.0},
-    "safety-gym": {"tau_c": 0.3, "tau_r": 0.6, "beta": 3.0},
-    "metadrive": {
-        "steps": 200_000,
-        "tracking": "direct",
-        "tau_c": 0.4,
-        "tau_r": 0.6,
-        "beta": 8.0,
-        "hidden": (256, 256),
-        "dropout": 0.0,
-    },
-    # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
-    "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
+    "bullet": {},
+    "safety-gym": {},
+    "metadrive": {"steps": 200_000},
+    "point": {},
+}
+
+# BCRL's instantiations: the method that does it, and the options that make it this one.
+INSTANCES: dict[str, tuple[str, dict[str, Any]]] = {
+    "iql": ("bcrl", {"cost_regression": "expectile", "reward_regression": "expectile"}),
+    "xql": ("bcrl", {"cost_regression": "gumbel", "reward_regression": "gumbel"}),
+    "sparse": ("bcrl", {"cost_regression": "sparse", "reward_regression": "sparse"}),
+    "td3bc": ("bcrl-td3bc", {}),
 }
 
 
@@ -39,7 +39,8 @@ def default_options(kind: type, preset: str, family: str) -> tuple[dict[str, Any
         if word not in table:
             raise BCRLError(f"{word!r} is not known here; known: {', '.join(table)}")
     # A preset's size wins over a family's: --preset cpu means small whatever the task.
-    defaults = {**PRESETS["paper"], **FAMILIES[family]}
+    own = getattr(kind, "family_options", {}).get(family, {})
+    defaults = {**PRESETS["paper"], **FAMILIES[family], **own}
     if preset != "paper":
         defaults |= PRESETS[preset]
     steps = defaults.pop("steps")
@@ -47,13 +48,29 @@ def default_options(kind: type, preset: str, family: str) -> tuple[dict[str, Any
     return {name: value for name, value in defaults.items() if name in known}, steps
 
 
+def instantiated(name: str, instance: str | None) -> tuple[str, dict[str, Any]]:
+    """The name of the method and the options that an instance of BCRL stands for."""
+    if instance is None:
+        return name, {}
+    if name != "bcrl":
+        raise BCRLError(f"instance is {instance!r}, but {name} has none: instances are for bcrl")
+    if instance not in INSTANCES:
+        raise BCRLError(f"instance is {instance!r}, but must be one of {', '.join(INSTANCES)}")
+    return INSTANCES[instance]
+
+
 def make_method(name: str, preset: str, family: str, options: dict[str, Any]) -> tuple[Method, int]:
-    """The method with its defaults filled in, and the number of steps. `options` win over all defaults."""
+    """The method with its defaults filled in, and the number of steps. `options` win over all defaults.
+
+    Among them may be an `instance` of BCRL, which stands for others and wins over none of them.
+    """
+    options = dict(options)
+    name, chosen = instantiated(name, options.pop("instance", None))
     kind = method_class(name)
     defaults, steps = default_options(kind, preset, family)
     known = {field.name for field in dataclasses.fields(kind)}
     for option in options:
         if option not in known:
             raise BCRLError(f"{name} has no option {option!r}; it has {', '.join(sorted(known))}")
-    values = defaults | options
+    values = defaults | chosen | options
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}), steps

@@ -64,17 +64,19 @@ def fit(
     resume: bool = False,
     log_every: int = 1_000,
     checkpoint_every: int = 10_000,
+    keep_every: int = 0,
     cost_critics: Policy | None = None,
     tensorboard: bool = False,
 ) -> Run:
     """Trains `method` (by default BCRL) on a log, all seeds as one program.
 
     With `out`, the run is kept in a folder; `resume` continues there after a stop, to the same result.
+    `keep_every` > 0 keeps the policies of the way too, as steps/STEP/policy-SEED.bcrl.
     `cost_critics` takes the trained cost critics of another BCRL policy and leaves them as they are, for
     another reward on the same states.
     """
     method = BCRL() if method is None else method
-    _check(data, seeds, steps, log_every, checkpoint_every, resume, out)
+    _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, out)
     normaliser = Normaliser.of(data.observations)
     spec = Spec.of(data, steps)
     schedule = method.schedule
@@ -113,6 +115,8 @@ def fit(
             if point.metrics is not None:
                 log.add(point.step, point.metrics)
                 note = _headline(point.metrics)
+                if keep_every and point.step % keep_every < log_every and point.step < total:
+                    log.keep(point.step)  # before the checkpoint, from which a stopped run goes on
                 due = point.step % checkpoint_every < log_every or point.step == total
                 if due or time.monotonic() - log.saved >= CHECKPOINT_SECONDS:
                     log.checkpoint(point.step)
@@ -159,7 +163,7 @@ class _Log:
         else:
             clear_run(folder)  # what an earlier run left must not be taken for this one's
             write_text(config, json.dumps(self.config, indent=2) + "\n")
-        for cut_short in folder.glob(".*.[0-9]*.*"):
+        for cut_short in folder.rglob(".*.[0-9]*.*"):
             cut_short.unlink()  # half a file that a killed run was writing
         if checkpoint.exists():
             step = int(read_header(checkpoint, "checkpoint")["step"])
@@ -196,6 +200,13 @@ class _Log:
                     if name not in ("step", "seed"):
                         self.board.add_scalar(f"seed-{row['seed']}/{name}", value, step)
 
+    def keep(self, step: int) -> None:
+        assert self.run.folder is not None
+        for seed in self.run.seeds:
+            policy = self.run.policy(seed)
+            policy.provenance["step"] = step
+            policy.save(self.run.folder / "steps" / str(step) / f"policy-{seed}.bcrl")
+
     def checkpoint(self, step: int) -> None:
         if self.run.folder is not None:
             header = {"format": "bcrl-checkpoint", "version": 1, "step": step}
@@ -229,7 +240,13 @@ class _Log:
 
 def clear_run(folder: Path) -> None:
     """Removes what `fit` writes into a folder, and nothing else; the config last, since it marks a run."""
-    names = ("checkpoint.safetensors", "metrics.csv", "policy-*.bcrl", "config.json")
+    names = (
+        "checkpoint.safetensors",
+        "metrics.csv",
+        "policy-*.bcrl",
+        "steps/*/policy-*.bcrl",
+        "config.json",
+    )
     for path in (path for name in names for path in folder.glob(name)):
         path.unlink()
 
@@ -240,6 +257,7 @@ def _check(
     steps: int,
     log_every: int,
     checkpoint_every: int,
+    keep_every: int,
     resume: bool,
     out: str | os.PathLike | None,
 ) -> None:
@@ -248,6 +266,10 @@ def _check(
     for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
         if value < 1:
             raise BCRLError(f"{name} is {value}, but must be at least 1")
+    if keep_every < 0:
+        raise BCRLError(f"keep_every is {keep_every}, but must be 0 (keep the last alone) or more")
+    if keep_every and out is None:
+        raise BCRLError("keep_every needs the folder of a run: give out")
     if resume and out is None:
         raise BCRLError("resume needs the folder of the run: give out")
     if out is not None and Path(out).exists() and not Path(out).is_dir():

@@ -13,9 +13,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
+from bcrl.learn.baselines.common import Memory, PlainActor, blank_normaliser, check_threshold
 from bcrl.learn.checks import check_options
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.method import Goal, Insight, Metrics, Normaliser, Part, Spec
+from bcrl.learn.method import Metrics, Normaliser, Part, Spec
 from bcrl.learn.networks import GaussianPolicy
 
 
@@ -29,28 +30,14 @@ class State(eqx.Module):
     optimiser: Any
 
 
-class ClonedActor(eqx.Module):
+class ClonedActor(PlainActor):
     """The mean action; budgets are accepted and ignored."""
 
     policy: GaussianPolicy
-    normaliser: Normaliser
 
-    def start(self, key: PRNGKeyArray, goal: Goal) -> Float[Array, " k"]:
-        del key
-        return goal.threshold
-
-    def act(
-        self, memory: Float[Array, " k"], observation: Float[Array, " d"]
-    ) -> tuple[Float[Array, " a"], Float[Array, " k"], Insight]:
-        action = jnp.clip(self.policy(self.normaliser(observation))[0], -1.0, 1.0)
-        return action, memory, Insight(memory, jnp.zeros((), bool))
-
-    def observe(
-        self, memory: Float[Array, " k"], cost: Float[Array, " k"], reward: Float[Array, ""]
-    ) -> Float[Array, " k"]:
-        """What is left of the threshold, for the reports alone."""
-        del reward
-        return memory - cost
+    def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
+        del memory, key
+        return self.policy(features)[0]
 
 
 @dataclass(frozen=True)
@@ -110,12 +97,11 @@ class BCAll:
 
     def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ClonedActor:
         del arrays, spec
-        return ClonedActor(state.policy, normaliser)
+        return ClonedActor(normaliser, state.policy)
 
     def blank_actor(self, spec: Spec) -> ClonedActor:
         state = self.init(jax.random.key(0), spec)
-        normaliser = Normaliser(jnp.zeros(spec.observation_size), jnp.ones(spec.observation_size))
-        return ClonedActor(state.policy, normaliser)
+        return ClonedActor(blank_normaliser(spec), state.policy)
 
 
 @dataclass(frozen=True)
@@ -129,8 +115,7 @@ class BCSafe(BCAll):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.threshold >= 0:
-            raise BCRLError("bc-safe trains one policy per threshold: give --threshold, a number from 0 up")
+        check_threshold(self)
 
     def chosen(self, data: Dataset) -> Dataset:
         kept = np.all(data.episode_costs.reshape(data.episode_count, -1) <= self.threshold, axis=1)

@@ -1,0 +1,128 @@
+"""A cell of a benchmark: one policy at one threshold, under a key made of everything that decides it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bcrl.budget import Execution
+from bcrl.learn.jobs import Job, digest
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a policy is judged."""
+
+    episodes: int = 20
+    """Episodes per seed and threshold."""
+    execution: Execution = "finite-horizon"
+    """How the budget is tracked while acting."""
+    episode_seed: int = 0
+    """Decides starts and noise of the episodes."""
+    best: bool = False
+    """Judge the best policy of the training instead of the last."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The identity of one result. The fields are columns of the store."""
+
+    key: str
+    """All that decides the result, as a digest."""
+    setting: str
+    """The same without seed and threshold: cells of one setting belong into one line of a table."""
+    label: str
+    """The name of the column in tables."""
+    method: str
+    options: str
+    """Every option of the method, as JSON."""
+    task: str
+    data_sha256: str
+    steps: int
+    seed: int
+    threshold: float
+    policy: str
+    """`final`, `best`, or `step N` of the way."""
+    episodes: int
+    execution: str
+    episode_seed: int
+    reported: int
+    """1 in tables; 0 for a trial that only chooses the best policy."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One training of a benchmark and what it is judged at."""
+
+    label: str
+    job: Job
+    log: Path
+    thresholds: tuple[float, ...]
+    protocol: Protocol
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        at = f" at {self.thresholds[0]:g}" if len(self.thresholds) == 1 else ""
+        return f"{self.job.task}, {self.label}{at}"
+
+    def reported(self, seed: int) -> list[Cell]:
+        """The cells of a seed that tables show."""
+        return self.cells(seed, "best" if self.protocol.best else "final", reported=True)
+
+    def cells(self, seed: int, policy: str, *, reported: bool) -> list[Cell]:
+        """A cell for each threshold."""
+        job, protocol = self.job, self.protocol
+        if not reported:
+            # Chosen on other episodes than it is shown with, so that luck is not reported as skill.
+            protocol = replace(protocol, episode_seed=protocol.episode_seed + 1)
+        judged = {
+            "policy": policy,
+            "episodes": protocol.episodes,
+            "execution": protocol.execution,
+            "episode_seed": protocol.episode_seed,
+        }
+        # A method that trains for one threshold has as many options as thresholds, all of one setting.
+        options = {name: value for name, value in job.options.items() if name != "threshold"}
+        setting = digest({**job.identity, "options": options, **judged})
+        return [
+            Cell(
+                key=digest({**job.identity, **judged, "seed": seed, "threshold": threshold}),
+                setting=setting,
+                label=self.label,
+                method=job.method,
+                options=json.dumps(job.options),
+                task=job.task,
+                data_sha256=job.data_sha256,
+                steps=job.steps,
+                seed=seed,
+                threshold=threshold,
+                policy=policy,
+                episodes=protocol.episodes,
+                execution=protocol.execution,
+                episode_seed=protocol.episode_seed,
+                reported=int(reported),
+            )
+            for threshold in self.thresholds
+        ]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One policy file and the cells that are wanted of it; they differ in the threshold alone."""
+
+    job: Job
+    policy: Path
+    cells: tuple[Cell, ...]
+
+
+def missing(cells: Sequence[Cell], done: set[str]) -> tuple[Cell, ...]:
+    return tuple(cell for cell in cells if cell.key not in done)
+
+
+def facts(provenance: dict[str, Any], seconds: float) -> str:
+    """What is good to know of a result but does not decide it, as JSON."""
+    names = ("bcrl", "jax", "device", "step")
+    known = {name: provenance[name] for name in names if name in provenance}
+    return json.dumps({**known, "seconds": round(seconds, 3)})

@@ -1,0 +1,206 @@
+"""What a benchmark asks for: methods, tasks, seeds, thresholds; and the trainings that follow from it."""
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bcrl.bench.cells import Protocol, Work
+from bcrl.data import Dataset, load_data
+from bcrl.errors import BCRLError
+from bcrl.learn.jobs import Job, find_log
+from bcrl.learn.method import method_class
+from bcrl.learn.presets import make_method
+from bcrl.progress import progress
+from bcrl.worlds import WORLDS, World, make_world
+from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds.tasks import INSTALLS, Task, tasks
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One column of the tables: a method, perhaps with options of its own."""
+
+    label: str
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The protocol of the paper unless said otherwise: the task's thresholds, three seeds, 20 episodes."""
+
+    entries: tuple[Entry, ...]
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...] = (0, 10, 20)
+    thresholds: tuple[float, ...] | None = None
+    """Default: each task's own."""
+    preset: str = "paper"
+    steps: int | None = None
+    """Default: the preset's."""
+    protocol: Protocol = field(default_factory=Protocol)
+    keep_every: int = 20_000
+    """Steps between the policies among which the best is chosen, as in the paper."""
+
+    def __post_init__(self) -> None:
+        for name in ("entries", "tasks", "seeds"):
+            if not getattr(self, name):
+                raise BCRLError(f"{name.replace('entries', 'methods')}: name at least one")
+        for name, values in (
+            ("methods", [entry.label for entry in self.entries]),
+            ("tasks", self.tasks),
+            ("seeds", self.seeds),
+            ("thresholds", self.thresholds or ()),
+        ):
+            if len(set(values)) != len(values):
+                raise BCRLError(f"{name}: one is there twice in {', '.join(map(str, values))}")
+        if not all(0 <= threshold < math.inf for threshold in self.thresholds or ()):
+            raise BCRLError(f"thresholds are {self.thresholds}, but must be numbers from 0 up")
+        for name, value in (("episodes", self.protocol.episodes), ("keep_every", self.keep_every)):
+            if value < 1:
+                raise BCRLError(f"{name} is {value}, but must be at least 1")
+        if self.protocol.episode_seed < 0 or min(self.seeds) < 0:
+            raise BCRLError("seeds must be 0 or more")
+
+
+def task_names(words: Iterable[str]) -> tuple[str, ...]:
+    """Tasks by name; the name of a family stands for all its tasks, `all` for the 38 of DSRL."""
+    names: list[str] = []
+    for word in words:
+        if word in (*INSTALLS, "all"):
+            names += [task.name for task in tasks().values() if word in ("all", task.family)]
+        elif word == "point":
+            names += WORLDS
+        else:
+            names.append(choose_world(word).name)
+    return tuple(names)
+
+
+def family_of(world: World | Task) -> str:
+    """Whose hyperparameters and whose average a task belongs to."""
+    return world.family if isinstance(world, Task) else "point"
+
+
+def works(plan: Plan, logs: Path) -> list[Work]:
+    """Every training the plan asks for, in the order of tasks, methods and thresholds."""
+    worlds = [choose_world(name) for name in plan.tasks]
+    for world in worlds:  # before anything long is begun
+        for entry in plan.entries:
+            _options(entry, plan, world, world.thresholds[0])
+    files = [_log(logs, world) for world in worlds]
+    found = []
+    with progress("reading logs", len(worlds), "logs") as tick:
+        for world, file in zip(worlds, files, strict=True):
+            data = load_data(file)
+            _check_sizes(file, data, world)
+            sha256 = data.fingerprint()
+            for entry in plan.entries:
+                found += _trainings(plan, entry, world, file, sha256)
+            tick()
+    return found
+
+
+def _trainings(plan: Plan, entry: Entry, world: World | Task, log: Path, sha256: str) -> Iterable[Work]:
+    """One for all thresholds, or one for each where the method must know it beforehand."""
+    thresholds = tuple(map(float, world.thresholds if plan.thresholds is None else plan.thresholds))
+    groups = [(threshold,) for threshold in thresholds] if _fixed(entry) else [thresholds]
+    for group in groups:
+        options, steps = _options(entry, plan, world, group[0])
+        job = Job(
+            task=world.name,
+            method=entry.method,
+            options=options,
+            steps=steps,
+            seeds=plan.seeds,
+            data_sha256=sha256,
+            data_file=getattr(world, "data_file", ""),
+            keep_every=plan.keep_every if plan.protocol.best else 0,
+        )
+        yield Work(entry.label, job, log, group, plan.protocol)
+
+
+def _fixed(entry: Entry) -> bool:
+    """Whether a policy is trained for one threshold alone."""
+    names = {option.name for option in dataclasses.fields(method_class(entry.method))}
+    return "threshold" in names and "threshold" not in entry.options
+
+
+def _options(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[dict[str, Any], int]:
+    """Every option of the method for this task, and the number of steps."""
+    # Where the published code departs from its own table for a task, it does so for BCRL.
+    special = getattr(world, "overrides", {}) if entry.method == "bcrl" else {}
+    own = {"threshold": threshold} if _fixed(entry) else {}
+    method, steps = make_method(
+        entry.method, plan.preset, family_of(world), {**special, **own, **entry.options}
+    )
+    asked = entry.steps if entry.steps is not None else plan.steps
+    steps = steps if asked is None else asked
+    if steps < 1:
+        raise BCRLError(f"steps is {steps}, but must be at least 1")
+    return dataclasses.asdict(method), steps  # type: ignore[call-overload]
+
+
+def _check_sizes(log: Path, data: Dataset, world: World | Task) -> None:
+    """A policy from a log of another kind could be trained, but never evaluated."""
+    found = (data.observation_size, data.action_size, data.cost_count)
+    wanted = (world.observation_size, world.action_size, getattr(world, "cost_count", 1))
+    if found != wanted:
+        caveat = getattr(world, "caveat", "")
+        raise BCRLError(
+            f"{log}: (observations, actions, costs) are {found}, but those of {world.name} {wanted}: "
+            f"give a log recorded in that world{f' ({caveat})' if caveat else ''}"
+        )
+
+
+def _log(folder: Path, world: World | Task) -> Path:
+    """The log of a task; that of a built-in world is recorded where it is missing."""
+    data_file = getattr(world, "data_file", "")
+    file = find_log(folder, world.name, data_file)
+    if file is not None:
+        return file
+    if isinstance(world, World):
+        from bcrl.worlds.collect import collect
+
+        file = folder / f"{world.name}.npz"
+        collect(make_world(world.name)).save(file)
+        return file
+    file = folder / f"{world.name}.hdf5"
+    raise BCRLError(
+        f"{file}: there is no such log, nor .npz, nor {data_file}: bcrl data fetch {world.name} "
+        f"--out {folder} downloads DSRL's, bcrl collect {world.name} --out {file} records one"
+    )
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """A plan: tasks, seeds, thresholds, episodes, preset, steps, and a table per method; all optional."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BCRLError(f"{path}: there is no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BCRLError(f"{path}: not TOML ({error})") from None
+    kinds = {"tasks": list, "seeds": list, "thresholds": list, "episodes": int, "preset": str, "steps": int}
+    for name, value in content.items():
+        if name != "methods" and not isinstance(value, kinds.get(name, ())):
+            known = ", ".join([*kinds, "methods"])
+            raise BCRLError(f"{path}: {name} is {value!r}, which a plan does not know; it has {known}")
+    methods = content.pop("methods", None)
+    if methods is not None:
+        if not isinstance(methods, dict):
+            raise BCRLError(f"{path}: methods must be tables, such as [methods.bcrl]")
+        content["entries"] = tuple(_entry(path, label, table) for label, table in methods.items())
+    return content
+
+
+def _entry(path: Path, label: str, table: Any) -> Entry:
+    where = f"{path}: methods.{label}"
+    if not isinstance(table, dict) or set(table) - {"method", "options", "steps"}:
+        raise BCRLError(f"{where} may have method, options and steps only")
+    options, steps = table.get("options", {}), table.get("steps")
+    if not isinstance(options, dict) or not (steps is None or isinstance(steps, int)):
+        raise BCRLError(f"{where}: options must be a table and steps a whole number")
+    return Entry(label, str(table.get("method", label)), options, steps)

@@ -1,0 +1,157 @@
+"""Doing what is missing of a benchmark, in this process: train, evaluate, store; then the next."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bcrl.assess.results import evaluate
+from bcrl.bench.cells import Cell, Evaluation, Work, facts, missing
+from bcrl.bench.store import Outcome, Store
+from bcrl.errors import BCRLError
+from bcrl.learn.jobs import Job, kept_policies, policy_file, train, untrained
+from bcrl.policy import Policy, load
+from bcrl.worlds.remote.choose import choose_world
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How work is done; it changes nothing of the results."""
+
+    train_only: bool = False
+    """Leave the evaluation for later, or for another machine."""
+    workers: int | None = None
+    """Processes that step a world outside bcrl (default: one per core)."""
+    log_every: int = 1_000
+    """As in `fit`."""
+    checkpoint_every: int = 10_000
+    """As in `fit`."""
+
+    def train(self, work: Work, runs: Path) -> None:
+        train(work.job, work.log, runs, log_every=self.log_every, checkpoint_every=self.checkpoint_every)
+
+    def judge(self, evaluation: Evaluation) -> list[Outcome]:
+        return judge(evaluation, self.workers)
+
+
+def run_here(works: Sequence[Work], store: Store, runs: Path, pace: Pace) -> list[str]:
+    """Does all that is missing, and returns what could not be done: one work's fault stops no other."""
+    failures = []
+    for number, work in enumerate(works, start=1):
+        try:
+            _work(f"[{number}/{len(works)}] {work.name}", work, store, runs, pace)
+        except BCRLError as error:
+            failures.append(failed(work, error))
+    return failures
+
+
+def _work(title: str, work: Work, store: Store, runs: Path, pace: Pace) -> None:
+    if needs_training(work, store, runs, pace):
+        print(f"{title}: training", flush=True)
+        pace.train(work, runs)
+    if pace.train_only:
+        return
+    for seed in work.job.seeds:
+        while evaluations := to_evaluate(work, seed, store, runs):
+            for evaluation in evaluations:
+                print(f"{title}: evaluating seed {seed}, {evaluation.cells[0].policy} policy", flush=True)
+                store.add(pace.judge(evaluation))
+
+
+def failed(work: Work, reason: object) -> str:
+    """Says what went wrong, now and for the end."""
+    line = f"{work.name}: {reason}"
+    print(f"bcrl: {line}", file=sys.stderr, flush=True)
+    return line
+
+
+def needs_training(work: Work, store: Store, runs: Path, pace: Pace) -> bool:
+    """Whether a policy is missing that is still wanted."""
+    if not untrained(work.job, runs):
+        return False
+    done = store.done()
+    wanted = [seed for seed in work.job.seeds if missing(work.reported(seed), done)]
+    return pace.train_only or any(policy_file(work.job, runs, seed) is None for seed in wanted)
+
+
+def to_evaluate(work: Work, seed: int, store: Store, runs: Path) -> list[Evaluation]:
+    """What can be evaluated now for this seed to come to what is reported; nothing when that is there.
+
+    Asked again when those are done. The best policy needs trials of every kept one first.
+    """
+    done = store.done()
+    wanted = missing(work.reported(seed), done)
+    if not wanted:
+        return []
+    final = policy_file(work.job, runs, seed)
+    if final is None:
+        raise BCRLError(f"{runs / work.job.folder}: has no policy of seed {seed}; train it first")
+    if not work.protocol.best:
+        return [Evaluation(work.job, final, wanted)]
+    candidates = {f"step {step}": path for step, path in kept_policies(final).items()} | {"final": final}
+    trials = {name: work.cells(seed, name, reported=False) for name in candidates}
+    open_trials = [
+        Evaluation(work.job, candidates[name], cells)
+        for name, trial in trials.items()
+        if (cells := missing(trial, done))
+    ]
+    return open_trials or [Evaluation(work.job, candidates[best_of(trials, store)], wanted)]
+
+
+def best_of(trials: dict[str, list[Cell]], store: Store) -> str:
+    """The policy that earns most among those whose mean cost over the thresholds is at most 1.
+
+    Where there is none, the one that costs least.
+    """
+
+    def worth(name: str) -> tuple[bool, float]:
+        rows = [row for cell in trials[name] for row in store.rows(cell.key)]
+        cost = float(np.mean([row.normalised_cost for row in rows]))
+        reward = float(np.mean([row.normalised_reward for row in rows]))
+        return (True, reward) if cost <= 1.0 else (False, -cost)
+
+    return max(trials, key=worth)
+
+
+def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
+    """Runs a policy at the thresholds of its cells."""
+    started = time.monotonic()
+    policy = load(evaluation.policy)
+    _check_trained(policy, evaluation.job, evaluation.policy)
+    first = evaluation.cells[0]
+    rows = evaluate(
+        [policy],
+        choose_world(first.task),
+        [cell.threshold for cell in evaluation.cells],
+        episodes=first.episodes,
+        execution=first.execution,  # type: ignore[arg-type]
+        seed=first.episode_seed,
+        workers=workers,
+    )
+    about = facts(policy.provenance, time.monotonic() - started)
+    return [
+        Outcome(cell, [row for row in rows if row.threshold == cell.threshold], about)
+        for cell in evaluation.cells
+    ]
+
+
+def _check_trained(policy: Policy, job: Job, path: Path) -> None:
+    """Policies may come from another machine: refuses one that another job has trained."""
+    said = {
+        "method": policy.method.name,
+        "options": policy.method,
+        "steps": policy.provenance.get("steps"),
+        "data_sha256": policy.provenance.get("data_sha256"),
+    }
+    wanted = {
+        "method": job.method,
+        "options": job.make(),
+        "steps": job.steps,
+        "data_sha256": job.data_sha256,
+    }
+    for name, value in wanted.items():
+        if said[name] != value:
+            raise BCRLError(f"{path}: {name} is {said[name]}, but the bench wants {value}; train it again")

@@ -1,0 +1,121 @@
+"""What the store says about each method on each task."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from bcrl.assess.results import Result
+from bcrl.assess.statistics import Summary, summarise
+from bcrl.bench.cells import Cell
+from bcrl.bench.plan import family_of
+from bcrl.bench.store import Store
+from bcrl.progress import progress
+from bcrl.worlds import WORLDS
+from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds.tasks import tasks
+
+Verdict = Literal["kept", "broken", "open"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One method on one task: all its seeds at all its thresholds, each with the same number of episodes."""
+
+    label: str
+    method: str
+    best: bool
+    """Of the best policy of the training, not of its last."""
+    task: str
+    family: str
+    seeds: int
+    lines: tuple[Summary, ...]
+    """One per threshold."""
+    rows: tuple[Result, ...]
+
+    @property
+    def name(self) -> str:
+        """The head of its column."""
+        return f"{self.label}, best policy" if self.best else self.label
+
+    @property
+    def reward(self) -> tuple[float, float]:
+        """Mean and standard deviation over all episodes, as in the paper's tables."""
+        return _spread(row.normalised_reward for row in self.rows)
+
+    @property
+    def cost(self) -> tuple[float, float]:
+        return _spread(row.normalised_cost for row in self.rows)
+
+    @property
+    def safe(self) -> bool:
+        """The paper's word: mean cost at most 1 over all thresholds together."""
+        return self.cost[0] <= 1.0
+
+    @property
+    def hides(self) -> bool:
+        """Safe in the paper's sense, yet above the threshold at one of them."""
+        return self.safe and not all(line.safe for line in self.lines)
+
+    def runs(self, column: str) -> np.ndarray:
+        """A number for each seed: its mean over episodes and thresholds."""
+        seeds = sorted({row.seed for row in self.rows})
+        return np.array([np.mean([getattr(r, column) for r in self.rows if r.seed == s]) for s in seeds])
+
+
+def verdict(line: Summary) -> Verdict:
+    """Kept or broken where the 95 % interval of the mean cost is on one side of the threshold, else open."""
+    if line.cost.high <= 1.0:
+        return "kept"
+    return "broken" if line.cost.low > 1.0 else "open"
+
+
+def scores(store: Store) -> list[Score]:
+    """Of each method and task the newest setting, in the order of families, tasks and names."""
+    groups: dict[tuple[str, str, bool], list[Cell]] = {}
+    for cell in store.cells():
+        if cell.reported:
+            groups.setdefault((cell.label, cell.task, cell.policy == "best"), []).append(cell)
+    found = []
+    with progress("summing up", len(groups), "methods on tasks") as tick:
+        for cells in groups.values():
+            found.append(_score(store, cells))
+            tick()
+    order = [*tasks(), *WORLDS]
+    return sorted(found, key=lambda score: (order.index(score.task), score.label, score.best))
+
+
+def results(found: Iterable[Score]) -> list[Result]:
+    """The episodes behind scores, under the names of their columns."""
+    return [replace(row, method=score.name) for score in found for row in score.rows]
+
+
+def _score(store: Store, cells: list[Cell]) -> Score:
+    newest = cells[-1]
+    cells = [cell for cell in cells if cell.setting == newest.setting]
+    cells.sort(key=lambda cell: (cell.seed, cell.threshold))
+    at = {seed: {cell.threshold for cell in cells if cell.seed == seed} for seed in {c.seed for c in cells}}
+    # While a bench is under way a seed may have fewer thresholds than another: it waits.
+    ready = [cell for cell in cells if at[cell.seed] == max(at.values(), key=len)]
+    rows = {cell.key: store.rows(cell.key) for cell in ready}
+    thresholds = sorted({cell.threshold for cell in ready})
+    lines = [
+        summarise([row for cell in ready if cell.threshold == threshold for row in rows[cell.key]])
+        for threshold in thresholds
+    ]
+    return Score(
+        label=newest.label,
+        method=newest.method,
+        best=newest.policy == "best",
+        task=newest.task,
+        family=family_of(choose_world(newest.task)),
+        seeds=len({cell.seed for cell in ready}),
+        lines=tuple(line for (line,) in lines),
+        rows=tuple(row for cell in ready for row in rows[cell.key]),
+    )
+
+
+def _spread(values: Iterable[float]) -> tuple[float, float]:
+    numbers = np.array(list(values))
+    return float(numbers.mean()), float(numbers.std())

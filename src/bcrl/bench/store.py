@@ -1,0 +1,131 @@
+"""The results of a benchmark in one SQLite file. A cell is there with all its episodes, or not at all."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from bcrl.assess.results import COLUMNS, Result
+from bcrl.bench.cells import Cell
+from bcrl.errors import BCRLError
+
+FILE = "results.sqlite"
+VERSION = 1
+_MARK = int.from_bytes(b"bcrl", "big")  # SQLite's place for saying whose file it is
+_SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A cell, its episodes, and facts about how they came to be."""
+
+    cell: Cell
+    rows: list[Result]
+    facts: str
+
+
+class Store:
+    """Open it with `with`. Its journal is SQLite's plain one and not a write-ahead log.
+
+    So the file is whole in itself, to be copied, and may lie in a network folder. One process writes:
+    on a cluster the driver.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            # Another process may be reading or writing for a moment: wait for it.
+            self.file = sqlite3.connect(path, timeout=60, isolation_level=None)
+            self._prepare()
+        except sqlite3.Error as error:
+            raise BCRLError(f"{path}: cannot be used as a results store ({error}); move it away") from None
+
+    def _prepare(self) -> None:
+        (mark,), (version,) = (
+            self.file.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        if mark == 0 and not self.file.execute("SELECT 1 FROM sqlite_master").fetchone():
+            with self._transaction():
+                self.file.execute(f"CREATE TABLE IF NOT EXISTS cells ({_columns(Cell)}, facts TEXT NOT NULL)")
+                self.file.execute("CREATE UNIQUE INDEX IF NOT EXISTS one_key ON cells (key)")
+                self.file.execute(
+                    f"CREATE TABLE IF NOT EXISTS episodes (cell TEXT NOT NULL, {_columns(Result)}, "
+                    "PRIMARY KEY (cell, episode)) WITHOUT ROWID"
+                )
+                self.file.execute(f"PRAGMA application_id = {_MARK}")
+                self.file.execute(f"PRAGMA user_version = {VERSION}")
+        elif mark != _MARK or version != VERSION:
+            raise BCRLError(f"{self.path}: not a results store this bcrl can read; choose another folder")
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self.file.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.file.execute("ROLLBACK")
+            raise
+        self.file.execute("COMMIT")
+
+    def add(self, outcomes: Sequence[Outcome]) -> None:
+        """All of them or none. A cell that is there already makes way."""
+        try:
+            with self._transaction():
+                for outcome in outcomes:
+                    key = outcome.cell.key
+                    self.file.execute("DELETE FROM episodes WHERE cell = ?", (key,))
+                    self.file.execute("DELETE FROM cells WHERE key = ?", (key,))
+                    self._insert("cells", (*astuple(outcome.cell), outcome.facts))
+                    for row in outcome.rows:
+                        self._insert("episodes", (key, *astuple(row)))
+        except sqlite3.IntegrityError as error:  # SQLite keeps no NaN
+            raise BCRLError(f"{self.path}: an episode has a number that is none ({error})") from None
+
+    def _insert(self, table: str, values: tuple) -> None:
+        self.file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+
+    def done(self) -> set[str]:
+        """The keys of all cells."""
+        return {key for (key,) in self.file.execute("SELECT key FROM cells")}
+
+    def cells(self) -> list[Cell]:
+        """All cells, the oldest first."""
+        names = ", ".join(field.name for field in fields(Cell))
+        return [Cell(*row) for row in self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid")]
+
+    def rows(self, key: str) -> list[Result]:
+        """The episodes of a cell."""
+        names = ", ".join(f'"{name}"' for name in COLUMNS)
+        found = self.file.execute(f"SELECT {names} FROM episodes WHERE cell = ? ORDER BY episode", (key,))
+        return [Result(*row) for row in found]
+
+
+def _columns(record: type) -> str:
+    return ", ".join(f'"{field.name.rstrip("_")}" {_SQL[field.type]} NOT NULL' for field in fields(record))  # type: ignore[index]
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Two benches in one folder would train the same runs. The lock goes with the process that holds it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: left to the user
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BCRLError(
+                f"{folder}: another bench is at work here; wait for it or give another --out"
+            ) from None
+        yield

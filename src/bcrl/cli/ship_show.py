@@ -1,0 +1,116 @@
+"""`bcrl ship show`: one scenario on a map, with the expert, the traffic and what policies make of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from bcrl.budget import Execution
+from bcrl.cli.arguments import numbers
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.ship.rollout import Voyages
+    from bcrl.ship.scenario import Scenarios
+
+
+@dataclass
+class Command:
+    """Write a map of one scenario: an HTML file to open in a browser, offline, and a picture of it."""
+
+    scenario: Annotated[tyro.conf.Positional[int], tyro.conf.arg(metavar="SCENARIO")]
+    """Its number in the file, from 0; those of bcrl ship evaluate --out are in the column scenario."""
+    scenarios: Path
+    """A scenario file of bcrl ship data."""
+    out: Path
+    """The map to write, such as map.html."""
+    png: Path | None = None
+    """Write a still picture too, such as map.png (needs the extra report)."""
+    policies: tuple[Path, ...] = ()
+    """Policy files or folders of runs to sail the scenario; of a run, the policy of its first seed."""
+    budgets: str = "0.5"
+    """Allowed costs, with commas, as shares of the median expert's in the congested test scenarios."""
+    execution: Execution = "finite-horizon"
+    """How the budget is tracked while acting; soft is the rule the paper's theorem covers."""
+    frame: Literal["ego", "world"] = "ego"
+    """The frame of the log that the policies learned from."""
+    seed: int = 0
+    """Decides what a policy that draws its actions draws."""
+    coastline: Path | None = None
+    """A GeoJSON file of lines or polygons in degrees, drawn as far as it is inside the box."""
+
+    def run(self) -> None:
+        from bcrl.cli.ship_data import check_out
+        from bcrl.ship import load_scenarios
+        from bcrl.ship.coastline import read_coastline
+        from bcrl.ship.map import told, write_map
+        from bcrl.ship.tracks import make_map
+
+        check_out(self.out, (".html",), overwrite=True)
+        if self.png is not None:
+            self._check_png(self.png)
+        scenarios = load_scenarios(self.scenarios)
+        if not 0 <= self.scenario < len(scenarios):
+            raise BCRLError(
+                f"{self.scenarios}: there is no scenario {self.scenario}; "
+                f"they are 0 to {len(scenarios) - 1}, such as {scenarios.evaluation[0]} of the test"
+            )
+        coast = None if self.coastline is None else read_coastline(self.coastline, scenarios.box)
+        sailed, note = self._sail(scenarios)
+        drawn = make_map(scenarios, self.scenario, sailed)
+        write_map(self.out, scenarios, drawn, coastline=coast, note=note)
+        if self.png is not None:
+            from bcrl.report import save_figure
+            from bcrl.ship.picture import draw_map
+
+            save_figure(draw_map(scenarios, drawn, coastline=coast), self.png)
+        for line in told(drawn):
+            end = "reaches the goal" if line.reached else "does not reach the goal"
+            print(f"{line.name}: {line.close} of {line.steps} steps in close quarters, {end}")
+        print(f"{self.out}{f', {self.png}' if self.png else ''}")
+
+    def _check_png(self, png: Path) -> None:
+        """What could only fail after the work is done."""
+        from bcrl.report.figure import matplotlib
+
+        matplotlib()
+        if png.suffix.lower() != ".png" or png.is_dir():
+            raise BCRLError(f"--png is {str(png)!r}, but must be a file that ends in .png")
+
+    def _sail(self, scenarios: "Scenarios") -> tuple[dict[str, "Voyages"], str]:
+        """What each policy does here at each budget, and a sentence that says what it was allowed."""
+        import numpy as np
+
+        from bcrl.cli.evaluate import policy_files
+        from bcrl.policy import load
+        from bcrl.ship.rollout import sail
+        from bcrl.ship.simulator import make_ship_world
+
+        budgets = np.array(numbers("budgets", self.budgets))
+        if not np.isfinite(budgets).all() or budgets.min() < 0 or len(set(budgets)) < len(budgets):
+            raise BCRLError(f"--budgets is {self.budgets!r}, but must be different shares from 0 up")
+        if not self.policies:
+            return {}, ""
+        thresholds = budgets * float(np.median(scenarios.expert_cost[scenarios.evaluation]))
+        world = make_ship_world(scenarios, frame=self.frame)
+        sailed = {}
+        for place in self.policies:
+            name = run_name(place)
+            if name in sailed:
+                raise BCRLError(f"{place}: two of the policies are called {name!r}; rename one folder")
+            which = np.full(len(thresholds), self.scenario)
+            policy = load(policy_files(place)[0])
+            sailed[name] = sail(policy, world, which, thresholds, seed=self.seed, execution=self.execution)
+        allowed = " or ".join(f"{threshold:g}" for threshold in thresholds)
+        shares = " or ".join(f"{budget:g}" for budget in budgets)
+        return sailed, (
+            f"The policies were allowed a cost of {allowed} ({shares} of the median expert's): "
+            "a step in close quarters costs 1."
+        )
+
+
+def run_name(place: Path) -> str:
+    """A run by its folder; a policy file by its folder and its own name, since all runs call theirs alike."""
+    place = place.resolve()
+    return f"{place.parent.name}/{place.stem}" if place.is_file() else place.name

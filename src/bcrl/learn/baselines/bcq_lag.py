@@ -1,0 +1,289 @@
+"""BCQ-Lag: batch-constrained Q-learning with a Lagrange multiplier for cost.
+
+Actions are drawn near the log by a variational auto-encoder and shifted a little by a network ξ. Critics say
+what an action earns and costs; a PID controller sets the price λ of cost. Equations and deviations:
+docs/baselines.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import stop_gradient
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.learn.baselines.common import (
+    Batch,
+    ForOneThreshold,
+    Memory,
+    PlainActor,
+    adam_step,
+    blank_normaliser,
+    check_positive,
+    check_whole,
+    start_adam,
+)
+from bcrl.learn.baselines.parts import VAE
+from bcrl.learn.method import Metrics, Normaliser, Part, Spec
+from bcrl.learn.networks import MLP, apply_each, ensemble, follow
+from bcrl.learn.rows import Rows
+
+STARTS = 128  # initial states per step that judge the cost of an episode
+
+
+class Arrays(eqx.Module):
+    rows: Rows
+    starts: Rows
+
+
+class Sample(eqx.Module):
+    batch: Batch
+    starts: Float[Array, "s f"]  # initial states; none in `faithful`
+
+
+class Multiplier(eqx.Module):
+    """The price λ of cost and the memory of its PID controller."""
+
+    value: Float[Array, ""]
+    integral: Float[Array, ""]
+    error: Float[Array, ""]
+
+
+class State(eqx.Module):
+    networks: dict[Part, Any]  # "vae": VAE, "shift": ξ, "critics": 4 of reward, then 4 of cost
+    targets: dict[Part, Any]  # "shift", "critics"
+    moments: dict[Part, Any]
+    multiplier: Multiplier
+
+
+@dataclass(frozen=True)
+class BCQLag(ForOneThreshold):
+    """Options of BCQ-Lag."""
+
+    name: ClassVar[str] = "bcq-lag"
+
+    reward_scale: float = 0.1
+    """Rewards are multiplied by it."""
+    learning_rate: float = 1e-3
+    """Adam's step size, for every network."""
+    vae_hidden: tuple[int, ...] = (400, 400)
+    """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
+    vae_kl: float = 0.5
+    """Weight of the auto-encoder's KL term beside its mean squared error."""
+    latent_limit: float = 0.5
+    """Latents are drawn from N(0, 1) and clipped to ± this: smaller stays nearer the log's usual actions."""
+    reach: float = 0.05
+    """Largest shift of a drawn action by ξ."""
+    candidates: int = 10
+    """Actions drawn to choose from in a state."""
+    caution: float = 0.75
+    """Weight of the more careful of two critics in a backup; the other has the rest."""
+    gains: tuple[float, float, float] = (0.1, 0.003, 0.001)
+    """K_P, K_I, K_D of the controller of λ."""
+    multiplier_limit: float = 10.0
+    """Largest λ (and largest integral part); faithful has none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "reward_scale", "vae_kl", "latent_limit", "reach", "multiplier_limit")
+        check_whole(self, "candidates")
+        if not 0 <= self.caution <= 1:
+            raise BCRLError(f"caution is {self.caution}, but must be a number from 0 to 1")
+        if not all(gain >= 0 for gain in self.gains):
+            raise BCRLError(f"gains is {self.gains}, but each must be a number from 0 up")
+
+    @property
+    def schedule(self) -> tuple[tuple[Part, ...], ...]:
+        return (("all",),)
+
+    # ---- protocol: data and networks ------------------------------------------------------------
+
+    def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+        starts = self.seen_through(normaliser)(jnp.asarray(data.initial_observations))
+        return Arrays(self.rows(data, normaliser, self.reward_scale), Rows.of(np.asarray(starts)))
+
+    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
+        row_key, start_key = jax.random.split(key)
+        (starts,) = arrays.starts.draw(start_key, 0 if self.faithful else STARTS)
+        return Sample(self.draw(arrays.rows, row_key)[0], starts)
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+        vae_key, shift_key, critic_key = jax.random.split(key, 3)
+        s, a = spec.observation_size, spec.action_size
+        networks = {
+            "vae": VAE(s, a, 2 * a, self.vae_hidden, vae_key),
+            "shift": MLP((s + a, *self.hidden, a), shift_key, activation="tanh"),
+            "critics": ensemble((s + a, *self.hidden, 1), critic_key, members=8),
+        }
+        targets = jax.tree.map(jnp.copy, {part: networks[part] for part in ("shift", "critics")})
+        multiplier = Multiplier(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
+        return State(networks, targets, start_adam(networks, self.rates), multiplier)
+
+    @property
+    def rates(self) -> dict[Part, float]:
+        return dict.fromkeys(("vae", "shift", "critics"), self.learning_rate)
+
+    # ---- one step -------------------------------------------------------------------------------
+
+    def update(
+        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[State, Metrics]:
+        """One gradient step on every network, then one step of the controller's memory."""
+        del parts
+
+        def loss(networks: dict[Part, Any]) -> tuple[Array, tuple[Multiplier, Metrics]]:
+            return self.losses(networks, state.targets, state.multiplier, sample, key, spec)
+
+        gradients, (multiplier, metrics) = jax.grad(loss, has_aux=True)(state.networks)
+        networks, moments = adam_step(state.networks, gradients, state.moments, self.rates)
+        fast = {part: networks[part] for part in state.targets}
+        targets = follow(state.targets, fast, self.target_rate)
+        return State(networks, targets, moments, multiplier), metrics
+
+    def losses(
+        self,
+        networks: dict[Part, Any],
+        targets: dict[Part, Any],
+        multiplier: Multiplier,
+        sample: Sample,
+        key: PRNGKeyArray,
+        spec: Spec,
+    ) -> tuple[Array, tuple[Multiplier, Metrics]]:
+        """The sum of all losses, each moving its own network alone; the next λ, and metrics."""
+        batch, limit = sample.batch, self.discounted_threshold(spec)
+        vae_key, next_key, action_key = jax.random.split(key, 3)
+        vae_loss = self.vae_loss(networks["vae"], batch, vae_key)
+
+        # What follows from s′ and, for the constraint, from initial states.
+        frozen = {"vae": stop_gradient(networks["vae"]), **targets}
+        ahead = jnp.concatenate([batch.next_features, sample.starts])
+        next_q, next_q_c = self.values(frozen, ahead, multiplier.value, next_key)
+        count = len(batch.reward)
+        goal, goal_c = self.goals(batch, next_q[:count], next_q_c[:count])
+        q_loss, q_c_loss = self.critic_losses(networks["critics"], batch, goal, goal_c)
+
+        frozen = {**stop_gradient(networks), "shift": networks["shift"]}
+        action = self.propose(frozen, batch.features, action_key)
+        q, q_c = self.judge(frozen["critics"], batch.features, action, 1.0)
+        expected = stop_gradient(jnp.mean(q_c)) if self.faithful else jnp.mean(next_q_c[count:])
+        multiplier = self.controlled(multiplier, expected - limit)
+        shift_loss = self.shift_loss(q, q_c, multiplier.value, limit)
+        metrics = {
+            "vae/loss": vae_loss,
+            "critic/loss": q_loss,
+            "critic/value": jnp.mean(q),
+            "cost/loss": q_c_loss,
+            "cost/value": jnp.mean(q_c),
+            "cost/expected": expected,
+            "policy/loss": shift_loss,
+            "policy/multiplier": multiplier.value,
+        }
+        return vae_loss + q_loss + q_c_loss + shift_loss, (multiplier, metrics)
+
+    def vae_loss(self, vae: VAE, batch: Batch, key: PRNGKeyArray) -> Array:
+        """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
+        squares, kl = vae.errors(batch.features, batch.action, key)
+        return jnp.mean(squares) + self.vae_kl * jnp.mean(kl)
+
+    def values(
+        self, networks: dict[Part, Any], features: Float[Array, "b f"], price: Array, key: PRNGKeyArray
+    ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
+        """Q and Q_C of the policy in a state, n candidates drawn.
+
+        Fixed: both of the one candidate that acts, argmax Q − λ Q_C. Faithful: the largest of each by itself.
+        """
+        wide, action = self.choices(networks, features, key)
+        q, q_c = self.judge(networks["critics"], wide, action, self.caution)
+        if self.faithful:
+            return jnp.max(q, axis=1), jnp.max(q_c, axis=1)
+        best = jnp.argmax(q - price * q_c, axis=1)[:, None]
+        return jnp.take_along_axis(q, best, 1)[:, 0], jnp.take_along_axis(q_c, best, 1)[:, 0]
+
+    def goals(self, batch: Batch, next_q: Array, next_q_c: Array) -> tuple[Array, Array]:
+        """y = r + γ (1 − d) Q(s′), y_C = c + γ (1 − d) Q_C(s′); faithful never ends the backup of cost."""
+        goes_on = 1.0 if self.faithful else batch.goes_on
+        goal = batch.reward + self.gamma * batch.goes_on * next_q
+        return goal, batch.cost + self.gamma * goes_on * next_q_c
+
+    def critic_losses(self, critics: MLP, batch: Batch, goal: Array, goal_c: Array) -> tuple[Array, Array]:
+        """Σ_j E[(Q_j(s, a) − y)²] over the four critics of reward, and of cost."""
+        inputs = jnp.concatenate([batch.features, batch.action], axis=1)
+        q, q_c = jnp.split(apply_each(critics, inputs)[..., 0], 2)
+        return jnp.sum(jnp.mean((q - goal) ** 2, axis=1)), jnp.sum(jnp.mean((q_c - goal_c) ** 2, axis=1))
+
+    def shift_loss(self, q: Array, q_c: Array, price: Array, limit: Array) -> Array:
+        """−E[Q(s, π(s))] + λ E[Q_C(s, π(s)) − d(κ)]."""
+        return jnp.mean(-q + price * (q_c - limit))
+
+    def controlled(self, before: Multiplier, error: Array) -> Multiplier:
+        """λ = (K_P (e)⁺ + I + K_D (e − e_before)⁺)⁺ with I ← (I + K_I e)⁺; fixed stops λ and I at a limit."""
+        proportional, integral, derivative = self.gains
+        limit = jnp.inf if self.faithful else self.multiplier_limit
+        total = jnp.clip(before.integral + integral * error, 0.0, limit)
+        rise = jax.nn.relu(error - before.error)
+        value = proportional * jax.nn.relu(error) + total + derivative * rise
+        return Multiplier(jnp.minimum(value, limit), total, error)
+
+    # ---- the policy -----------------------------------------------------------------------------
+
+    def propose(
+        self, networks: dict[Part, Any], features: Float[Array, "*b f"], key: PRNGKeyArray
+    ) -> Float[Array, "*b a"]:
+        """An action like those of the log, shifted: a₀ + Φ tanh ξ(s, a₀), clipped."""
+        drawn = networks["vae"].draw(features, key, self.latent_limit)
+        shift = jnp.tanh(networks["shift"](jnp.concatenate([features, drawn], axis=-1)))
+        return jnp.clip(drawn + self.reach * shift, -1.0, 1.0)
+
+    def choices(
+        self, networks: dict[Part, Any], features: Float[Array, "b f"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, "b n f"], Float[Array, "b n a"]]:
+        """n candidates for each state, beside the state."""
+        shape = (len(features), self.candidates, features.shape[-1])
+        wide = jnp.broadcast_to(features[:, None], shape)
+        return wide, self.propose(networks, wide, key)
+
+    def judge(
+        self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"], caution: float
+    ) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+        """Q and Q_C by `careful`. For cost careful means large; faithful takes the small there too."""
+        values = apply_each(critics, jnp.concatenate([features, action], axis=-1))[..., 0]
+        q, q_c = jnp.split(values, 2)
+        sign = 1.0 if self.faithful else -1.0
+        return careful(q, caution), sign * careful(sign * q_c, caution)
+
+    # ---- protocol: what is kept -----------------------------------------------------------------
+
+    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> "BCQActor":
+        del arrays, spec
+        networks = {"vae": state.networks["vae"], **state.targets}
+        return BCQActor(self.seen_through(normaliser), networks, state.multiplier.value[None], self)
+
+    def blank_actor(self, spec: Spec) -> "BCQActor":
+        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
+
+
+def careful(values: Float[Array, "4 *b"], caution: float) -> Float[Array, "*b"]:
+    """κ min(Q₁, Q₂) + (1 − κ) max(Q₁, Q₂), each Q_i the smaller of two networks."""
+    pairs = jnp.min(values.reshape(2, 2, *values.shape[1:]), axis=1)
+    return caution * jnp.min(pairs, axis=0) + (1.0 - caution) * jnp.max(pairs, axis=0)
+
+
+class BCQActor(PlainActor):
+    """Fixed: of n candidates the best by Q − λ Q_C. Faithful: one candidate, whatever it is worth."""
+
+    networks: dict[Part, Any]
+    multiplier: Float[Array, "1"]  # λ at the end of training
+    method: BCQLag = eqx.field(static=True)
+
+    def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
+        del memory
+        if self.method.faithful:
+            return self.method.propose(self.networks, features, key)
+        wide, action = self.method.choices(self.networks, features[None], key)
+        q, q_c = self.method.judge(self.networks["critics"], wide, action, self.method.caution)
+        return action[0, jnp.argmax(q[0] - self.multiplier * q_c[0])]

@@ -1,0 +1,383 @@
+"""CCAC: an actor-critic that is told how much cost is left, kept careful by made-up transitions.
+
+Every transition of the log carries κ, the cost its episode went on to have. Critics and actor see κ, so one
+actor serves every threshold. A generator makes up pairs (s, a) for a κ; where a classifier says that they
+need more than κ, the cost critic is raised until it says so too.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.lax import stop_gradient
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bcrl.budget import encode, finite_horizon_budget
+from bcrl.data import Dataset
+from bcrl.learn.baselines.common import (
+    Baseline,
+    Batch,
+    Memory,
+    PlainActor,
+    adam_step,
+    blank_normaliser,
+    check_positive,
+    check_rule,
+    start_adam,
+)
+from bcrl.learn.baselines.parts import LATENT_LOG_STD_RANGE, SquashedGaussian, latent_kl
+from bcrl.learn.method import Goal, Metrics, Normaliser, Part, Spec
+from bcrl.learn.networks import MLP, apply_each, ensemble, follow
+from bcrl.learn.rows import Rows
+
+CRITICS = 4  # of reward, and as many of cost
+OUTPUT_RANGE = (-20.0, 5.0)  # of the multipliers' logarithm
+SIZE_WEIGHT = 1e-3
+AGENT_METRICS = (
+    "critic/loss",
+    "cost/loss",
+    "cost/made_up_share",
+    "policy/loss",
+    "policy/critic",
+    "policy/cost_critic",
+    "multipliers/loss",
+    "multipliers/made_up",
+    "multipliers/policy",
+)
+
+
+class Arrays(eqx.Module):
+    rows: Rows
+    low: Float[Array, " f+a"]  # least feature and action of the log
+    high: Float[Array, " f+a"]
+
+
+class Sample(eqx.Module):
+    """Transitions with κ, the cost that followed in the episode, as networks see it and as critics count."""
+
+    batch: Batch
+    left: Float[Array, " b"]  # κ from s on
+    shown: Float[Array, "b 1"]
+    next_shown: Float[Array, "b 1"]
+    limit: Float[Array, " b"]  # what Q_C may be for κ to hold
+    low: Float[Array, " f+a"]
+    high: Float[Array, " f+a"]
+
+
+class Generator(eqx.Module):
+    """A variational auto-encoder of whole pairs x = (s, a), given κ."""
+
+    encoder: MLP
+    decoder: MLP
+
+    def __init__(self, pair_size: int, latent: int, hidden: tuple[int, ...], key: PRNGKeyArray):
+        encoder_key, decoder_key = jax.random.split(key)
+        self.encoder = MLP((pair_size + 1, *hidden, latent), encoder_key, heads=2)
+        self.decoder = MLP((latent + 1, *hidden, pair_size), decoder_key)
+
+    def encode(self, pairs: Float[Array, "b x"], shown: Float[Array, "b 1"]) -> tuple[Array, Array]:
+        """Mean and log standard deviation of the latent."""
+        mean, log_std = jnp.split(self.encoder(join(pairs, shown)), 2, axis=1)
+        return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
+
+    def decode(self, latent: Float[Array, "b z"], sample: Sample) -> Float[Array, "b x"]:
+        """Inside the range of the log."""
+        out = self.decoder(join(latent, sample.shown))
+        return clip_straight_through(out, sample.low, sample.high)
+
+
+class State(eqx.Module):
+    networks: dict[str, Any]
+    moments: dict[str, Any]
+
+
+class ToldActor(PlainActor):
+    """The mode of π(·|s, κ − C): the actor is told what is left of the threshold."""
+
+    policy: SquashedGaussian
+    faithful: bool = eqx.field(static=True)
+
+    def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
+        check_rule(goal, "ccac")
+        return super().start(key, goal)
+
+    def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
+        del key
+        left = jnp.maximum(memory.goal.threshold - memory.spent, 0.0)
+        return self.policy.mode(jnp.concatenate([features, show(left, self.faithful)]))
+
+
+@dataclass(frozen=True)
+class CCAC(Baseline):
+    """Options of CCAC. Generator, classifier and multipliers are twice as wide as `hidden`."""
+
+    name: ClassVar[str] = "ccac"
+
+    reward_scale: float = 0.1
+    """Rewards are multiplied by it."""
+    learning_rate: float = 1e-3
+    """Adam's step size for critics, generator and classifier."""
+    actor_rate: float = 1e-4
+    """Adam's step size for the actor."""
+    multiplier_rate: float = 1e-4
+    """Adam's step size for the multipliers; if they move faster than the actor, the two chase each other."""
+    latent: int = 64
+    """Size of the generator's latent."""
+    vae_kl: float = 0.5
+    """Weight of the generator's KL term beside its mean squared error."""
+    multiplier_decay: float = 0.01
+    """Weight of the squared parameters in the multipliers' loss."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "reward_scale", "actor_rate", "multiplier_rate")
+        check_positive(self, "latent", "vae_kl", "multiplier_decay")
+
+    @property
+    def schedule(self) -> tuple[tuple[Part, ...], ...]:
+        """The generator and its classifier alone, then everything."""
+        return (("generator",), ("generator", "agent"))
+
+    def rates(self, parts: tuple[Part, ...]) -> dict[str, float]:
+        """Which networks the parts train, and how fast."""
+        rates: dict[str, float] = {"generator": self.learning_rate, "classifier": self.learning_rate}
+        if "agent" in parts:
+            rates["critics"] = self.learning_rate
+            rates["actor"] = self.actor_rate
+            rates["multipliers"] = self.multiplier_rate
+        return rates
+
+    # ---- protocol: data and networks ------------------------------------------------------------
+
+    def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+        left = cost_to_go(data)
+        spread = finite_horizon_budget(left, 0.0, data.horizon - data.steps, self.gamma)
+        limit = left if self.faithful else np.asarray(spread)
+        after = left - data.costs_2d[:, 0]
+        # κ counts to the end of the episode, and so do values: of what comes after it the log knows no κ.
+        rows = self.rows(data, normaliser, self.reward_scale, left, after, limit, episodic=True)
+        pairs = rows.table[:, : data.observation_size + data.action_size]
+        return Arrays(rows, pairs.min(axis=0), pairs.max(axis=0))
+
+    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
+        batch, (left, next_left, limit) = self.draw(arrays.rows, key)
+        shown, next_shown = show(left, self.faithful), show(next_left, self.faithful)
+        return Sample(batch, left[:, 0], shown, next_shown, limit[:, 0], arrays.low, arrays.high)
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+        keys = jax.random.split(key, 5)
+        state_size, a = spec.observation_size + 1, spec.action_size
+        wide = tuple(2 * units for units in self.hidden)
+        critics = ensemble((state_size + a, *self.hidden, 1), keys[2], members=2 * CRITICS)
+        networks = {
+            "generator": Generator(spec.observation_size + a, self.latent, wide, keys[0]),
+            "classifier": MLP((state_size + a, *wide, 1), keys[1]),
+            "critics": critics,
+            "actor": SquashedGaussian(state_size, a, self.hidden, keys[3]),
+            "multipliers": ensemble((1, *wide, 1), keys[4]),  # of made-up pairs, of the policy
+            "targets": jax.tree.map(jnp.copy, critics),
+        }
+        return State(networks, start_adam(networks, self.rates(self.schedule[-1])))
+
+    # ---- one step -------------------------------------------------------------------------------
+
+    def update(
+        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[State, Metrics]:
+        """One gradient step on every network of `parts` at once."""
+        del spec
+        rates = self.rates(parts)
+        trained = {name: state.networks[name] for name in rates}
+        gradients, metrics = jax.grad(self.losses, has_aux=True)(
+            trained, state.networks["targets"], sample, key, parts
+        )
+        if "agent" not in parts:
+            return State(*adam_step(state.networks, gradients, state.moments, rates)), metrics
+        price_gradients = gradients.pop("multipliers")
+        price_rate = {"multipliers": rates.pop("multipliers")}
+        networks, moments = adam_step(state.networks, gradients, state.moments, rates)
+        for gradient in one_after_another(price_gradients) if self.faithful else [price_gradients]:
+            networks, moments = adam_step(networks, {"multipliers": gradient}, moments, price_rate)
+        networks["targets"] = follow(networks["targets"], networks["critics"], self.target_rate)
+        return State(networks, moments), metrics
+
+    def losses(
+        self,
+        trained: dict[str, Any],
+        targets: MLP,
+        sample: Sample,
+        key: PRNGKeyArray,
+        parts: tuple[Part, ...],
+    ) -> tuple[Array, Metrics]:
+        """The sum of all losses: none reaches the networks of another."""
+        rebuild_key, make_key, act_key = jax.random.split(key, 3)
+        pairs = join(sample.batch.features, sample.batch.action)
+        generator_loss, rebuilt = self.generator_loss(trained["generator"], pairs, sample, rebuild_key)
+        classifier_loss = self.classifier_loss(trained["classifier"], pairs, stop_gradient(rebuilt), sample)
+        metrics = {"generator/loss": generator_loss, "classifier/loss": classifier_loss}
+        if "agent" not in parts:
+            return generator_loss + classifier_loss, metrics | dict.fromkeys(AGENT_METRICS, jnp.zeros(()))
+        generator, classifier = stop_gradient((trained["generator"], trained["classifier"]))
+        made_up, kept = self.make_up(generator, classifier, sample, make_key)
+        agent_loss, more = self.agent_losses(trained, targets, sample, pairs, made_up, kept, act_key)
+        return generator_loss + classifier_loss + agent_loss, metrics | more
+
+    def agent_losses(
+        self,
+        trained: dict[str, Any],
+        targets: MLP,
+        sample: Sample,
+        pairs: Float[Array, "b x"],
+        made_up: Float[Array, "b x"],
+        kept: Bool[Array, " b"],
+        key: PRNGKeyArray,
+    ) -> tuple[Array, Metrics]:
+        batch, shown, next_shown = sample.batch, sample.shown, sample.next_shown
+        # The policy now and afterwards, in one pass.
+        states = jnp.concatenate([join(batch.features, shown), join(batch.next_features, next_shown)])
+        mean, log_std = trained["actor"](states)
+        noise = jax.random.normal(key, mean.shape)
+        action, next_action = jnp.split(jnp.tanh(mean + jnp.exp(log_std) * noise), 2)
+
+        # What the critics say of the log and of made-up pairs (in one pass), and of the policy.
+        critics, count = trained["critics"], len(pairs)
+        q, q_c = self.judge(critics, jnp.concatenate([join(pairs, shown), join(made_up, shown)]))
+        q, q_c, made_cost = q[:, :count], q_c[:, :count], q_c[:, count:].min(axis=0)
+        chosen = join(batch.features, action, shown)
+        worth, spent = (x.min(axis=0) for x in self.judge(stop_gradient(critics), chosen))
+        ahead = join(batch.next_features, stop_gradient(next_action), next_shown)
+        goal, goal_c = self.goals(targets, batch, ahead)
+        over, made_over = spent - sample.limit, made_cost - sample.limit
+
+        made_price, price = self.prices(trained["multipliers"], shown)
+        critic_loss = squared_error(q, goal)
+        cost_loss = squared_error(q_c, goal_c) - mean_over(stop_gradient(made_price) * made_over, kept)
+        actor_loss = jnp.mean(-worth + price * over)
+        if not self.faithful:
+            actor_loss += size_loss(mean[:count], log_std[:count])
+        multiplier_loss = self.multiplier_loss(
+            trained["multipliers"], made_price, price, stop_gradient(made_over), stop_gradient(over), kept
+        )
+        metrics = {
+            "critic/loss": critic_loss,
+            "cost/loss": cost_loss,
+            "cost/made_up_share": jnp.mean(kept),
+            "policy/loss": actor_loss,
+            "policy/critic": jnp.mean(worth),
+            "policy/cost_critic": jnp.mean(spent),
+            "multipliers/loss": multiplier_loss,
+            "multipliers/made_up": jnp.mean(made_price),
+            "multipliers/policy": jnp.mean(price),
+        }
+        return critic_loss + cost_loss + actor_loss + multiplier_loss, metrics
+
+    def generator_loss(
+        self, generator: Generator, pairs: Float[Array, "b x"], sample: Sample, key: PRNGKeyArray
+    ) -> tuple[Array, Array]:
+        """E[(x̂ − x)²] + β KL(q(z|x, κ) ‖ N(0, 1)), and x̂."""
+        mean, log_std = generator.encode(pairs, sample.shown)
+        rebuilt = generator.decode(mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape), sample)
+        return jnp.mean((rebuilt - pairs) ** 2) + self.vae_kl * jnp.mean(latent_kl(mean, log_std)), rebuilt
+
+    def classifier_loss(
+        self, classifier: MLP, pairs: Float[Array, "b x"], rebuilt: Float[Array, "b x"], sample: Sample
+    ) -> Array:
+        """Cross-entropy of "x went on to cost more than κ_ref", for pairs of the log and as rebuilt.
+
+        κ_ref is the κ of another row, or as released that of the first row for all.
+        """
+        at = np.zeros(len(pairs), int) if self.faithful else np.roll(np.arange(len(pairs)), 1)
+        more = (sample.left > sample.left[at]).astype(pairs.dtype)
+        rows = jnp.stack([join(pairs, sample.shown[at]), join(rebuilt, sample.shown[at])])
+        return jnp.mean(optax.sigmoid_binary_cross_entropy(classifier(rows)[..., 0], more))
+
+    def make_up(
+        self, generator: Generator, classifier: MLP, sample: Sample, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "b x"], Bool[Array, " b"]]:
+        """Pairs x for each κ, and which of them need more than κ, says the classifier."""
+        latent = jnp.clip(jax.random.normal(key, (len(sample.left), self.latent)), -1.0, 1.0)
+        pairs = generator.decode(latent, sample)
+        return pairs, classifier(join(pairs, sample.shown))[:, 0] > 0.0
+
+    def judge(
+        self, critics: MLP, rows: Float[Array, "b x+1"]
+    ) -> tuple[Float[Array, "m b"], Float[Array, "m b"]]:
+        """Every Q and Q_C of rows (s, a, κ). Softplus keeps Q_C ≥ 0; as released it is on Q too."""
+        q, q_c = jnp.split(apply_each(critics, rows)[..., 0], 2)
+        return jax.nn.softplus(q) if self.faithful else q, jax.nn.softplus(q_c)
+
+    def goals(self, targets: MLP, batch: Batch, next_rows: Float[Array, "b x+1"]) -> tuple[Array, Array]:
+        """r + γ min Q(s′, κ′, a′) and c + γ min Q_C(s′, κ′, a′), a′ ~ π."""
+        q, q_c = (x.min(axis=0) for x in self.judge(targets, next_rows))
+        ahead = self.gamma * batch.goes_on
+        return batch.reward + ahead * q, batch.cost + ahead * q_c
+
+    def prices(self, multipliers: MLP, shown: Float[Array, "b 1"]) -> Float[Array, "2 b"]:
+        """λ(κ) = exp(clip(net(κ))): λ₁ for made-up pairs, λ₂ for the policy."""
+        return jnp.exp(clip_straight_through(apply_each(multipliers, shown)[..., 0], *OUTPUT_RANGE))
+
+    def multiplier_loss(
+        self, multipliers: MLP, made_price: Array, price: Array, made_over: Array, over: Array, kept: Array
+    ) -> Array:
+        """E[λ₁ (Q_C − d)] over made-up pairs kept, −E[λ₂ (Q_C − d)] over the policy, and decay to λ = 1.
+
+        Where none is kept the first net rests.
+        """
+        squares = jnp.stack([jnp.sum(x.reshape(2, -1) ** 2, axis=1) for x in jax.tree.leaves(multipliers)])
+        decay = self.multiplier_decay * jnp.sum(squares, axis=0)
+        of_made_up = mean_over(made_price * made_over, kept) + decay[0]
+        return kept.any() * of_made_up - jnp.mean(price * over) + decay[1]
+
+    # ---- protocol: what is kept -----------------------------------------------------------------
+
+    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ToldActor:
+        del arrays, spec
+        return ToldActor(self.seen_through(normaliser), state.networks["actor"], self.faithful)
+
+    def blank_actor(self, spec: Spec) -> ToldActor:
+        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
+
+
+def cost_to_go(data: Dataset) -> np.ndarray:
+    """(N,) the undiscounted cost of each episode from a transition on, itself included."""
+    costs = data.costs_2d[:, 0].astype(np.float64)
+    total = np.cumsum(costs)
+    return np.maximum(total[data.ends][data.episode] - total + costs, costs)
+
+
+def show(left: Float[Array, "*b 1"], faithful: bool) -> Float[Array, "*b 1"]:
+    """κ as networks see it: log(1 + κ) as BCRL shows budgets, or as released κ itself."""
+    return encode(left, "raw" if faithful else "log")
+
+
+def join(*columns: Float[Array, "b _"]) -> Float[Array, "b _"]:
+    return jnp.concatenate(columns, axis=1)
+
+
+def clip_straight_through(x: Array, low: Any, high: Any) -> Array:
+    """The value is clipped, the gradient is not."""
+    return x + stop_gradient(jnp.clip(x, low, high) - x)
+
+
+def squared_error(values: Float[Array, "m b"], goal: Float[Array, " b"]) -> Array:
+    """Σ_j E[(Q_j − y)²]."""
+    return jnp.sum(jnp.mean((values - stop_gradient(goal)) ** 2, axis=1))
+
+
+def size_loss(mean: Float[Array, "b a"], log_std: Float[Array, "b a"]) -> Array:
+    """10⁻³ E[‖μ‖² + ‖log σ‖²]: nothing else keeps tanh(μ) from where its gradient is gone for good."""
+    return SIZE_WEIGHT * jnp.mean(jnp.sum(mean**2 + log_std**2, axis=1))
+
+
+def mean_over(values: Float[Array, " b"], kept: Bool[Array, " b"]) -> Array:
+    """The mean of those kept; 0 if there are none."""
+    return jnp.sum(values * kept) / jnp.maximum(jnp.sum(kept), 1)
+
+
+def one_after_another(gradient: MLP) -> list[MLP]:
+    """Released, one Adam is stepped for the first net, then for the second; its momentum moves the other."""
+    return [jax.tree.map(lambda g, other=other: g.at[other].set(0.0), gradient) for other in (1, 0)]

@@ -1,0 +1,220 @@
+"""What CDT makes of a log before training: target returns, relabelled episodes, odds of being drawn."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+
+FRONTIER_SIZE = 128
+COST_BINS, RETURN_BINS = 10, 50
+BULLET, SAFETY_GYM = (10.0, 20.0, 40.0), (20.0, 40.0, 80.0)
+
+
+class Settings(NamedTuple):
+    """What a task needs to be told, by the released code or by the log itself."""
+
+    targets: tuple[float, ...]
+    """Returns to ask for at the family's three thresholds, or one for all."""
+    degree: int
+    """Of the polynomial through the best episodes."""
+    max_return: float
+    """Largest return of a relabelled episode."""
+    max_decrease: float
+    """How much less a relabelled episode may really return than the one it stands in for."""
+    thresholds: tuple[float, ...] = BULLET
+
+
+# As released. (There CarCircle's third target goes with a cost of 50; mediumdense has CarCircle's numbers
+# because its own are missing.)
+PUBLISHED: dict[str, Settings] = {
+    "CarCircle": Settings((450, 500, 550), 4, 600, 100),
+    "AntRun": Settings((700, 750, 800), 3, 1000, 150),
+    "DroneRun": Settings((400, 500, 600), 1, 700, 100),
+    "DroneCircle": Settings((700, 750, 800), 1, 1000, 100),
+    "CarRun": Settings((575,), 0, 600, 100),
+    "AntCircle": Settings((300, 350, 400), 2, 500, 100),
+    "BallRun": Settings((500, 500, 700), 2, 1400, 200),
+    "BallCircle": Settings((700, 750, 800), 2, 1000, 200),
+    "CarButton1": Settings((35,), 0, 45, 10, SAFETY_GYM),
+    "CarButton2": Settings((40,), 0, 50, 10, SAFETY_GYM),
+    "CarCircle1": Settings((20, 22.5, 25), 1, 30, 10, SAFETY_GYM),
+    "CarCircle2": Settings((20, 21, 22), 1, 30, 10, SAFETY_GYM),
+    "CarGoal1": Settings((40,), 1, 50, 5, SAFETY_GYM),
+    "CarGoal2": Settings((30,), 1, 35, 5, SAFETY_GYM),
+    "CarPush1": Settings((15,), 0, 20, 5, SAFETY_GYM),
+    "CarPush2": Settings((12,), 0, 15, 3, SAFETY_GYM),
+    "PointButton1": Settings((40,), 0, 45, 5, SAFETY_GYM),
+    "PointButton2": Settings((40,), 0, 50, 10, SAFETY_GYM),
+    "PointCircle1": Settings((50, 52.5, 55), 1, 65, 5, SAFETY_GYM),
+    "PointCircle2": Settings((45, 47.5, 50), 1, 55, 5, SAFETY_GYM),
+    "PointGoal1": Settings((30,), 0, 35, 5, SAFETY_GYM),
+    "PointGoal2": Settings((30,), 1, 35, 5, SAFETY_GYM),
+    "PointPush1": Settings((15,), 0, 20, 5, SAFETY_GYM),
+    "PointPush2": Settings((12,), 0, 15, 3, SAFETY_GYM),
+    "AntVelocity": Settings((2800,), 1, 3000, 500, SAFETY_GYM),
+    "HalfCheetahVelocity": Settings((3000,), 1, 3000, 500, SAFETY_GYM),
+    "HopperVelocity": Settings((1750,), 1, 2000, 300, SAFETY_GYM),
+    "SwimmerVelocity": Settings((160,), 1, 250, 50, SAFETY_GYM),
+    "Walker2dVelocity": Settings((2800,), 1, 3600, 800, SAFETY_GYM),
+    "easysparse": Settings((300, 350, 400), 2, 500, 100),
+    "easymean": Settings((300, 350, 400), 2, 500, 100),
+    "easydense": Settings((300, 350, 400), 2, 500, 100),
+    "mediumsparse": Settings((300,), 0, 300, 100),
+    "mediummean": Settings((300,), 0, 300, 100),
+    "mediumdense": Settings((450, 500, 550), 4, 600, 100),
+    "hardsparse": Settings((300, 350, 400), 1, 500, 100),
+    "hardmean": Settings((300, 350, 400), 1, 500, 100),
+    "harddense": Settings((300, 350, 400), 1, 500, 100),
+}
+
+
+class Labels(NamedTuple):
+    """The episodes to learn from: those of the log, and relabelled ones that claim other sums than theirs."""
+
+    episode: np.ndarray
+    """(m,) which of the log."""
+    more_return: np.ndarray
+    """(m,) added to every return to go."""
+    more_cost: np.ndarray
+    """(m,) added to every cost to go."""
+
+
+def published(task: str) -> Settings:
+    by_name = {name.lower(): settings for name, settings in PUBLISHED.items()}
+    if task.lower() not in by_name:
+        raise BCRLError(f"task is {task!r}, but must be empty or one of {', '.join(PUBLISHED)}")
+    return by_name[task.lower()]
+
+
+def from_log(data: Dataset) -> Settings:
+    """For a task without a table: about what the published numbers are in units of the returns' range."""
+    low, high = float(data.episode_returns.min()), float(data.episode_returns.max())
+    return Settings((), 2, high + 0.1 * (high - low), 0.2 * (high - low))
+
+
+def pareto_front(costs: np.ndarray, returns: np.ndarray) -> np.ndarray:
+    """(m,) the episodes that return more than every other of at most their cost, cheapest first."""
+    order = np.lexsort((-returns, costs))
+    best_before = np.maximum.accumulate(np.concatenate([[-np.inf], returns[order][:-1]]))
+    return order[returns[order] > best_before]
+
+
+def target_returns(data: Dataset, settings: Settings, given: float | None) -> np.ndarray:
+    """(FRONTIER_SIZE, 2) rows of cost and return: ask for the return of the last row whose cost is allowed.
+
+    A given return counts for every cost; else the task's published ones; else the best of the log.
+    """
+    if given is not None:
+        rows = np.array([[0.0, given]])
+    elif settings.targets:
+        rows = np.array(list(zip(settings.thresholds, settings.targets, strict=False)))
+    else:
+        costs = data.episode_costs.ravel()
+        front = pareto_front(costs, data.episode_returns)
+        rows = np.stack([costs[front], data.episode_returns[front]], axis=1)
+    if len(rows) > FRONTIER_SIZE:  # fewer steps ask for a little less in between
+        rows = rows[np.linspace(0, len(rows) - 1, FRONTIER_SIZE).round().astype(int)]
+    return np.pad(rows, ((0, FRONTIER_SIZE - len(rows)), (0, 0)), mode="edge").astype(np.float32)
+
+
+def labels(data: Dataset, settings: Settings, share: float, seed: int, faithful: bool) -> Labels:
+    """Every episode as it is, and `share` as many again that promise more than any of their cost returned.
+
+    Targets (c, r) above the log's best returns are each given to the nearest episode of cost ≤ c (one hit
+    twice passes the second on to another that is about as good), so that a policy asked for too much does
+    as those did. As released, the episodes are sorted before they meet the targets, and so are given others
+    than they were chosen for: `faithful` keeps that.
+    """
+    random = np.random.default_rng(seed)
+    costs, returns = data.episode_costs.ravel(), data.episode_returns
+    kept = thinned(costs, returns, random)
+    goals = promises(costs[kept], returns[kept], settings, int(share * len(kept)), faithful, random)
+    chosen = kept[matched(costs[kept], returns[kept], goals, settings.max_decrease, faithful, random)]
+    rest = np.zeros(data.episode_count)
+    return Labels(
+        np.concatenate([np.arange(data.episode_count), chosen]),
+        np.concatenate([rest, goals[:, 1] - returns[chosen]]),
+        np.concatenate([rest, goals[:, 0] - costs[chosen]]),
+    )
+
+
+def thinned(costs: np.ndarray, returns: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """(m,) of a 10 × 50 grid of cost and return: up to 10 episodes of a cell, none of cells with 1 or 2."""
+
+    def cell(x: np.ndarray, bins: int) -> np.ndarray:
+        width = (x.max() - x.min()) / bins
+        return np.minimum((x - x.min()) / (width if width > 0 else 1.0), bins - 1).astype(int)
+
+    where = cell(costs, COST_BINS) * RETURN_BINS + cell(returns, RETURN_BINS)
+    groups = [np.flatnonzero(where == number) for number in np.unique(where)]
+    kept = [random.choice(group, min(len(group), 10), replace=False) for group in groups if len(group) > 2]
+    return np.sort(np.concatenate(kept)) if kept else np.arange(len(costs))
+
+
+def promises(
+    costs: np.ndarray,
+    returns: np.ndarray,
+    settings: Settings,
+    count: int,
+    faithful: bool,
+    random: np.random.Generator,
+) -> np.ndarray:
+    """(count, 2) rows of cost and return: even costs, and returns between the log's best and the largest.
+
+    The best is a polynomial through the Pareto front, of no higher degree than its points can bear. As
+    released, it runs on beyond the front, and the return between goes down where it is above the largest.
+    """
+    front = pareto_front(costs, returns)
+    degree = min(settings.degree, len(front) - 1)
+    best = np.polynomial.Polynomial.fit(costs[front], returns[front], degree)
+    cost = np.linspace(costs.min(), costs.max(), count)
+    if faithful:
+        low = best(cost) + 1.0
+    else:
+        low = np.minimum(best(np.minimum(cost, costs[front[-1]])), settings.max_return)
+    return np.stack([cost, low + (settings.max_return - low) * random.random(count)], axis=1)
+
+
+def matched(
+    costs: np.ndarray,
+    returns: np.ndarray,
+    goals: np.ndarray,
+    max_decrease: float,
+    faithful: bool,
+    random: np.random.Generator,
+) -> np.ndarray:
+    """(count,) the episode that stands in for each goal."""
+    points = np.stack([costs, returns], axis=1)
+    nearest, chosen = np.zeros((2, len(goals)), int)
+    for number, goal in enumerate(goals):
+        distance = np.linalg.norm(points - goal, axis=1)
+        near = nearest[number] = chosen[number] = np.argmin(np.where(costs <= goal[0], distance, np.inf))
+        if near in nearest[:number]:
+            similar = np.flatnonzero((costs <= costs[near]) & (returns >= returns[near] - max_decrease))
+            weight = 1.0 / (np.linalg.norm(points[similar] - points[near], axis=1) + 1.0)
+            chosen[number] = random.choice(similar, p=weight / weight.sum())
+    return chosen[np.argsort(nearest, kind="stable")] if faithful else chosen
+
+
+def to_go(data: Dataset, x: np.ndarray) -> np.ndarray:
+    """(N,) the sum of `x` over the rest of the episode, this step included."""
+    before = np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)])
+    return before[data.ends + 1][data.episode] - before[:-1]
+
+
+def odds(data: Dataset, labels: Labels, faithful: bool) -> np.ndarray:
+    """(m,) how likely each episode is drawn: the less it costs, the more.
+
+    As released, ∝ max(70 − cost, 0) whatever the task: expensive episodes are never seen. Fixed, the 70 is
+    a little more than the largest cost there is.
+    """
+    costs = data.episode_costs.ravel()[labels.episode] + labels.more_cost
+    weight = np.maximum((70.0 if faithful else 1.1 * costs.max()) - costs, 0.0)
+    if not weight.sum() > 0:
+        raise BCRLError(
+            f"{data.source}: every episode costs 70 or more, and the released code draws none of those: "
+            "use variant fixed"
+        )
+    return weight / weight.sum()

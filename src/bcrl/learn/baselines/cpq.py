@@ -1,0 +1,265 @@
+"""CPQ: constraints-penalised Q-learning.
+
+An actor-critic in which reward counts only where the cost critic keeps the threshold, and in which actions
+unlike those of the log are made to look costly. Equations and deviations: docs/baselines.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.lax import stop_gradient
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.learn.baselines.common import (
+    Batch,
+    ForOneThreshold,
+    adam_step,
+    blank_normaliser,
+    check_positive,
+    check_whole,
+    start_adam,
+)
+from bcrl.learn.baselines.parts import VAE, ModeActor, SquashedGaussian, latent_kl
+from bcrl.learn.method import Metrics, Normaliser, Part, Spec
+from bcrl.learn.networks import MLP, apply_each, ensemble, follow
+from bcrl.learn.rows import Rows
+
+LOG_ALPHA_RANGE = (-5.0, 5.0)
+
+
+class Arrays(eqx.Module):
+    rows: Rows
+    worst: Float[Array, ""]
+
+
+class Sample(eqx.Module):
+    batch: Batch
+    worst: Float[Array, ""]  # what a return cannot fall below: the value of what is not allowed
+
+
+class State(eqx.Module):
+    networks: dict[Part, Any]  # "actor": SquashedGaussian, "critics": 2 of reward, then 2 of cost, "vae": VAE
+    targets: MLP  # of the critics
+    moments: dict[Part, Any]
+    log_alpha: Float[Array, ""]
+
+
+@dataclass(frozen=True)
+class CPQ(ForOneThreshold):
+    """Options of CPQ."""
+
+    name: ClassVar[str] = "cpq"
+
+    reward_scale: float = 0.1
+    """Rewards are multiplied by it."""
+    learning_rate: float = 1e-3
+    """Adam's step size for critics and auto-encoder."""
+    actor_rate: float = 1e-4
+    """Adam's step size for the actor."""
+    alpha_rate: float = 1e-4
+    """Step size of log α, the weight of the penalty."""
+    vae_hidden: tuple[int, ...] = (400, 400)
+    """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
+    vae_kl: float = 0.5
+    """Weight of the auto-encoder's KL term beside its mean squared error."""
+    candidates: int = 10
+    """Actions of the policy per state among which strange ones are looked for."""
+    strange: float = 0.95
+    """An action is strange when this share of the log's actions is less strange to the auto-encoder."""
+    penalty_level: float = 1.5
+    """Strange actions shall cost this many times the discounted threshold."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "reward_scale", "actor_rate", "alpha_rate", "vae_kl", "penalty_level")
+        check_whole(self, "candidates")
+        if not 0 < self.strange < 1:
+            raise BCRLError(f"strange is {self.strange}, but must be a number above 0 and below 1")
+
+    @property
+    def schedule(self) -> tuple[tuple[Part, ...], ...]:
+        return (("all",),)
+
+    # ---- protocol: data and networks ------------------------------------------------------------
+
+    def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+        """What is not allowed is worth the least return there could be; faithful says 0.
+
+        0 is no penalty where returns are negative. Where rewards never are, both are the same.
+        """
+        steps = data.horizon if self.gamma == 1.0 else 1.0 / (1.0 - self.gamma)
+        worst = 0.0 if self.faithful else min(0.0, self.reward_scale * float(data.rewards.min()) * steps)
+        return Arrays(self.rows(data, normaliser, self.reward_scale), jnp.asarray(worst, jnp.float32))
+
+    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
+        return Sample(self.draw(arrays.rows, key)[0], arrays.worst)
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+        vae_key, actor_key, critic_key = jax.random.split(key, 3)
+        s, a = spec.observation_size, spec.action_size
+        critics = ensemble((s + a, *self.hidden, 1), critic_key, members=4)
+        networks: dict[Part, Any] = {
+            "actor": SquashedGaussian(s, a, self.hidden, actor_key),
+            "critics": critics,
+        }
+        if not self.faithful:
+            networks["vae"] = VAE(s, a, 2 * a, self.vae_hidden, vae_key)
+        targets = jax.tree.map(jnp.copy, critics)
+        return State(networks, targets, start_adam(networks, self.rates), jnp.zeros(()))
+
+    @property
+    def rates(self) -> dict[Part, float]:
+        rates = {"actor": self.actor_rate, "critics": self.learning_rate}
+        return rates if self.faithful else {**rates, "vae": self.learning_rate}
+
+    # ---- one step -------------------------------------------------------------------------------
+
+    def update(
+        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[State, Metrics]:
+        """One gradient step on every network, and one of α."""
+        del parts
+
+        def loss(networks: dict[Part, Any]) -> tuple[Array, tuple[Array, Metrics]]:
+            return self.losses(networks, state.targets, state.log_alpha, sample, key, spec)
+
+        gradients, (log_alpha, metrics) = jax.grad(loss, has_aux=True)(state.networks)
+        networks, moments = adam_step(state.networks, gradients, state.moments, self.rates)
+        targets = follow(state.targets, networks["critics"], self.target_rate)
+        return State(networks, targets, moments, log_alpha), metrics
+
+    def losses(
+        self,
+        networks: dict[Part, Any],
+        targets: MLP,
+        log_alpha: Array,
+        sample: Sample,
+        key: PRNGKeyArray,
+        spec: Spec,
+    ) -> tuple[Array, tuple[Array, Metrics]]:
+        """The sum of all losses, each moving its own network alone; the next log α, and metrics.
+
+        As released, the penalty of strange actions has no gradient; faithful leaves it out, and with it α
+        and the auto-encoder.
+        """
+        batch, limit = sample.batch, self.discounted_threshold(spec)
+        next_key, action_key, penalty_key = jax.random.split(key, 3)
+        frozen = stop_gradient(networks)
+
+        next_action = frozen["actor"].draw(batch.next_features, next_key)
+        next_q, next_q_c = self.judge(targets, batch.next_features, next_action)
+        goal, goal_c = self.goals(sample, next_q, next_q_c, limit)
+        q_loss, q_c_loss = self.critic_losses(networks["critics"], batch, goal, goal_c)
+
+        action = networks["actor"].draw(batch.features, action_key)
+        q, q_c = self.judge(frozen["critics"], batch.features, action)
+        actor_loss = self.actor_loss(q, q_c, limit)
+        loss = q_loss + q_c_loss + actor_loss
+        metrics = {
+            "critic/loss": q_loss,
+            "critic/value": jnp.mean(q),
+            "cost/loss": q_c_loss,
+            "cost/value": jnp.mean(q_c),
+            "policy/loss": actor_loss,
+            "policy/allowed": jnp.mean(q_c <= limit),
+        }
+        if self.faithful:
+            return loss, (log_alpha, metrics)
+
+        vae_key, strange_key = jax.random.split(penalty_key)
+        vae_loss = self.vae_loss(networks["vae"], batch, vae_key)
+        actions, strange = self.strange_actions(frozen, batch, strange_key)
+        level = self.penalty_level * limit
+        gap, raisable = self.strange_gaps(networks["critics"], batch.features, actions, strange, level)
+        penalty = jnp.exp(log_alpha) * raisable
+        metrics |= {
+            "vae/loss": vae_loss,
+            "cost/penalty": penalty,
+            "cost/alpha": jnp.exp(log_alpha),
+            "cost/strange": jnp.mean(strange),
+        }
+        return loss + vae_loss + penalty, (self.next_log_alpha(log_alpha, stop_gradient(gap)), metrics)
+
+    def vae_loss(self, vae: VAE, batch: Batch, key: PRNGKeyArray) -> Array:
+        """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
+        squares, kl = vae.errors(batch.features, batch.action, key)
+        return jnp.mean(squares) + self.vae_kl * jnp.mean(kl)
+
+    def goals(self, sample: Sample, next_q: Array, next_q_c: Array, limit: Array) -> tuple[Array, Array]:
+        """y = r + γ (1 − d) [Q if Q_C ≤ d(κ) else worst](s′, a′), y_C = c + γ (1 − d) Q_C(s′, a′).
+
+        Faithful never ends the backup of cost.
+        """
+        batch = sample.batch
+        goes_on = 1.0 if self.faithful else batch.goes_on
+        worth = jnp.where(next_q_c <= limit, next_q, sample.worst)
+        goal = batch.reward + self.gamma * batch.goes_on * worth
+        return goal, batch.cost + self.gamma * goes_on * next_q_c
+
+    def critic_losses(self, critics: MLP, batch: Batch, goal: Array, goal_c: Array) -> tuple[Array, Array]:
+        """Σ_j E[(Q_j(s, a) − y)²] over the two critics of reward, and of cost."""
+        inputs = jnp.concatenate([batch.features, batch.action], axis=1)
+        q, q_c = jnp.split(apply_each(critics, inputs)[..., 0], 2)
+        return jnp.sum(jnp.mean((q - goal) ** 2, axis=1)), jnp.sum(jnp.mean((q_c - goal_c) ** 2, axis=1))
+
+    def strange_actions(
+        self, networks: dict[Part, Any], batch: Batch, key: PRNGKeyArray
+    ) -> tuple[Float[Array, "n b a"], Bool[Array, "n b"]]:
+        """n actions of the policy per state, and which are strange.
+
+        Strange is what the auto-encoder codes farther from its prior than it codes nearly all of the log.
+        """
+        wide = jnp.broadcast_to(batch.features, (self.candidates, *batch.features.shape))
+        actions = networks["actor"].draw(wide, key)
+        # The log's own actions come first.
+        pairs = jnp.concatenate([batch.features[None], wide]), jnp.concatenate([batch.action[None], actions])
+        kl = latent_kl(*networks["vae"].encode(*pairs))
+        return actions, kl[1:] > jnp.quantile(kl[0], self.strange)
+
+    def strange_gaps(
+        self,
+        critics: MLP,
+        features: Float[Array, "b f"],
+        actions: Float[Array, "n b a"],
+        strange: Bool[Array, "n b"],
+        level: Array,
+    ) -> tuple[Array, Array]:
+        """E[ℓ d(κ) − Q_C] and E[(ℓ d(κ) − Q_C)⁺] over the strange actions: what they lack of looking costly.
+
+        The second is what the penalty lowers, so that no action is raised above the level.
+        """
+        wide = jnp.broadcast_to(features, (*actions.shape[:-1], features.shape[-1]))
+        gaps = jnp.where(strange, level - self.judge(critics, wide, actions)[1], 0.0)
+        count = jnp.maximum(jnp.sum(strange), 1)
+        return jnp.sum(gaps) / count, jnp.sum(jax.nn.relu(gaps)) / count
+
+    def next_log_alpha(self, log_alpha: Array, gap: Array) -> Array:
+        """log α + η α E[ℓ d(κ) − Q_C]: α rises while strange actions look cheap."""
+        return jnp.clip(log_alpha + self.alpha_rate * jnp.exp(log_alpha) * gap, *LOG_ALPHA_RANGE)
+
+    def actor_loss(self, q: Array, q_c: Array, limit: Array) -> Array:
+        """−E[1[Q_C ≤ d(κ)] Q], and where an action is not allowed E[Q_C − d(κ)]; faithful gives up there."""
+        otherwise = jnp.zeros_like(q_c) if self.faithful else q_c - limit
+        return jnp.mean(jnp.where(q_c <= limit, -q, otherwise))
+
+    def judge(
+        self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
+    ) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
+        """Q, the smaller of two, and Q_C, the larger; faithful takes the smaller there too."""
+        values = apply_each(critics, jnp.concatenate([features, action], axis=-1))[..., 0]
+        q, q_c = jnp.split(values, 2)
+        return jnp.min(q, axis=0), jnp.min(q_c, axis=0) if self.faithful else jnp.max(q_c, axis=0)
+
+    # ---- protocol: what is kept -----------------------------------------------------------------
+
+    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ModeActor:
+        del arrays, spec
+        return ModeActor(self.seen_through(normaliser), state.networks["actor"])
+
+    def blank_actor(self, spec: Spec) -> ModeActor:
+        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)

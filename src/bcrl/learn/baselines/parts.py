@@ -1,0 +1,108 @@
+"""Networks that several baselines share: a squashed Gaussian policy and a variational auto-encoder."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bcrl.learn.baselines.common import Memory, PlainActor
+from bcrl.learn.losses import gaussian_log_density
+from bcrl.learn.networks import LOG_STD_RANGE, MLP
+
+LATENT_LOG_STD_RANGE = (-4.0, 15.0)
+
+
+class SquashedGaussian(eqx.Module):
+    """a = tanh(μ(x) + σ(x) ε)."""
+
+    trunk: MLP
+
+    def __init__(self, input_size: int, action_size: int, hidden: Sequence[int], key: PRNGKeyArray):
+        self.trunk = MLP((input_size, *hidden, action_size), key, heads=2)
+
+    def __call__(self, x: Float[Array, "*b i"]) -> tuple[Float[Array, "*b a"], Float[Array, "*b a"]]:
+        """μ and log σ, before the tanh."""
+        mean, log_std = jnp.split(self.trunk(x), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LOG_STD_RANGE)
+
+    def mode(self, x: Float[Array, "*b i"]) -> Float[Array, "*b a"]:
+        return jnp.tanh(self(x)[0])
+
+    def draw(self, x: Float[Array, "*b i"], key: PRNGKeyArray) -> Float[Array, "*b a"]:
+        """A reparametrised sample."""
+        mean, log_std = self(x)
+        return jnp.tanh(mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape))
+
+    def log_density(self, x: Float[Array, "*b i"], action: Float[Array, "*b a"]) -> Float[Array, "*b"]:
+        """log π(a|x) of an action inside (−1, 1)."""
+        before = jnp.arctanh(action)
+        stretch = jnp.sum(jnp.log1p(-(action**2)), axis=-1)
+        return gaussian_log_density(*self(x), before) - stretch
+
+
+class ModeActor(PlainActor):
+    """Acts by the mode of a squashed Gaussian of the state alone."""
+
+    policy: SquashedGaussian
+
+    def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
+        del memory, key
+        return self.policy.mode(features)
+
+
+class VAE(eqx.Module):
+    """A conditional variational auto-encoder of actions: q(z|x, a) and a = tanh(decoder(x, z))."""
+
+    encoder: MLP
+    decoder: MLP
+
+    def __init__(
+        self, input_size: int, action_size: int, latent: int, hidden: Sequence[int], key: PRNGKeyArray
+    ):
+        encoder_key, decoder_key = jax.random.split(key)
+        self.encoder = MLP((input_size + action_size, *hidden, latent), encoder_key, heads=2)
+        self.decoder = MLP((input_size + latent, *hidden, action_size), decoder_key)
+
+    def encode(
+        self, x: Float[Array, "*b i"], action: Float[Array, "*b a"]
+    ) -> tuple[Float[Array, "*b z"], Float[Array, "*b z"]]:
+        """Mean and log standard deviation of the latent."""
+        mean, log_std = jnp.split(self.encoder(jnp.concatenate([x, action], axis=-1)), 2, axis=-1)
+        return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
+
+    def decode(self, x: Float[Array, "*b i"], latent: Float[Array, "*b z"]) -> Float[Array, "*b a"]:
+        return jnp.tanh(self.decoder(jnp.concatenate([x, latent], axis=-1)))
+
+    def draw(self, x: Float[Array, "*b i"], key: PRNGKeyArray, limit: float = 0.5) -> Float[Array, "*b a"]:
+        """An action from the prior, its latent clipped to ±limit."""
+        latent_size = self.encoder.biases[-1].shape[-1] // 2
+        latent = jax.random.normal(key, (*x.shape[:-1], latent_size))
+        return self.decode(x, jnp.clip(latent, -limit, limit))
+
+    def errors(
+        self, x: Float[Array, "*b i"], action: Float[Array, "*b a"], key: PRNGKeyArray
+    ) -> tuple[Float[Array, "*b a"], Float[Array, "*b"]]:
+        """Squared errors of a reconstruction per action dimension, and the latent's KL (`latent_kl`)."""
+        mean, log_std = self.encode(x, action)
+        latent = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
+        return (self.decode(x, latent) - action) ** 2, latent_kl(mean, log_std)
+
+
+def latent_kl(mean: Float[Array, "*b z"], log_std: Float[Array, "*b z"]) -> Float[Array, "*b"]:
+    """KL(N(mean, std²) ‖ N(0, 1)), averaged over the latent's dimensions as the released codes do."""
+    return -0.5 * jnp.mean(1.0 + 2.0 * log_std - mean**2 - jnp.exp(2.0 * log_std), axis=-1)
+
+
+def dropout(x: Float[Array, "*b"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b"]:
+    """Zeroes entries with the probability `rate`, rounded to a 256th; none without a key.
+
+    A byte of randomness each: in a wide network a word each takes as long as the network itself.
+    """
+    if key is None or rate == 0.0:
+        return x
+    dropped = min(round(256 * rate), 255)
+    words = jax.random.bits(key, (-(-x.size // 4),), jnp.uint32)
+    each = jax.lax.bitcast_convert_type(words, jnp.uint8).ravel()[: x.size].reshape(x.shape)
+    return jnp.where(each >= dropped, x * (256 / (256 - dropped)), 0.0)

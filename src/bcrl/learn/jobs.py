@@ -1,0 +1,188 @@
+"""The trainings of a benchmark as a list in a file, so that another machine can do them.
+
+`python -m bcrl.learn.jobs BENCH/jobs.json LOGS` trains them all into BENCH/runs, on a box that has jax,
+optax, equinox, numpy and safetensors alone. `bcrl bench` writes the list, and evaluates what is trained.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bcrl.data import Dataset, load_data
+from bcrl.errors import BCRLError
+from bcrl.files import write_text
+from bcrl.learn.method import Method, method_class
+from bcrl.learn.run import fit
+
+FILE = "jobs.json"
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training: a method with all its options on one log, the seeds as one program."""
+
+    task: str
+    """What the log is of; it names the log's file."""
+    method: str
+    options: dict[str, Any]
+    """Every option of the method, those left at their defaults too."""
+    steps: int
+    seeds: tuple[int, ...]
+    data_sha256: str
+    """The fingerprint of the log, the same in every format."""
+    data_file: str = ""
+    """Another name the log's file may have."""
+    keep_every: int = 0
+    """As in `fit`."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """All that decides what is learned, but for the seeds."""
+        names = ("task", "method", "options", "steps", "data_sha256", "keep_every")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def folder(self) -> Path:
+        """Where its runs lie, one for each group of seeds that was trained together."""
+        return Path(self.task) / f"{self.method}-{digest(self.identity)[:12]}"
+
+    def make(self) -> Method:
+        """The method."""
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.options.items()}
+        return method_class(self.method)(**values)
+
+
+def digest(record: Any) -> str:
+    """A name for the content of a record: the same for the same JSON."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def policy_file(job: Job, runs: Path, seed: int) -> Path | None:
+    """The finished policy of a seed, whichever seeds it was trained with."""
+    return next(iter(sorted((runs / job.folder).glob(f"seeds-*/policy-{seed}.bcrl"))), None)
+
+
+def kept_policies(policy: Path) -> dict[int, Path]:
+    """The policies of the way to this one, by step."""
+    found = {int(file.parent.name): file for file in policy.parent.glob(f"steps/[0-9]*/{policy.name}")}
+    return dict(sorted(found.items()))
+
+
+def untrained(job: Job, runs: Path) -> list[tuple[int, ...]]:
+    """Groups of seeds to train: those a stop has left unfinished as they were, the rest as one."""
+    missing = [seed for seed in job.seeds if policy_file(job, runs, seed) is None]
+    groups = []
+    for folder in sorted((runs / job.folder).glob("seeds-*")):
+        seeds = tuple(int(word) for word in folder.name.split("-")[1:])
+        if set(seeds) & set(missing):
+            groups.append(seeds)
+            missing = [seed for seed in missing if seed not in seeds]
+    return groups + ([tuple(missing)] if missing else [])
+
+
+def train(
+    job: Job,
+    log: Path,
+    runs: Path,
+    *,
+    log_every: int = 1_000,
+    checkpoint_every: int = 10_000,
+) -> None:
+    """Trains what has no policy yet, from its checkpoint where it has one."""
+    groups = untrained(job, runs)
+    data = load_checked(log, job.data_sha256) if groups else None
+    for seeds in groups:
+        assert data is not None
+        fit(
+            data,
+            job.make(),
+            seeds=seeds,
+            steps=job.steps,
+            out=runs / job.folder / "-".join(["seeds", *map(str, seeds)]),
+            resume=True,
+            log_every=log_every,
+            checkpoint_every=checkpoint_every,
+            keep_every=job.keep_every,
+        )
+
+
+def load_checked(log: Path, sha256: str) -> Dataset:
+    """The log, if it is the one that was planned with."""
+    data = load_data(log)
+    if data.fingerprint() != sha256:
+        raise BCRLError(f"{log}: is not the log the jobs were planned with; bring that one, or plan again")
+    return data
+
+
+def find_log(folder: Path, task: str, data_file: str = "") -> Path | None:
+    """TASK.npz, TASK.hdf5, TASK.h5 or DSRL's own file name."""
+    names = [f"{task}.npz", f"{task}.hdf5", f"{task}.h5", *([data_file] if data_file else [])]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def write_jobs(jobs: Sequence[Job], path: Path) -> None:
+    """The list, all or nothing."""
+    rows = [dataclasses.asdict(job) for job in jobs]
+    write_text(path, json.dumps({"format": "bcrl-jobs", "version": 1, "jobs": rows}, indent=1) + "\n")
+
+
+def read_jobs(path: Path) -> list[Job]:
+    """The jobs of a list, checked."""
+    if not os.path.isfile(path):
+        raise BCRLError(f"{path}: there is no such file; bcrl bench --plan-only writes it")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != "bcrl-jobs" or content["version"] != 1:
+            raise BCRLError(f"{path}: not a list of jobs that this bcrl can read; plan again")
+        jobs = [Job(**{**row, "seeds": tuple(row["seeds"])}) for row in content["jobs"]]
+        for job in jobs:
+            job.make()
+    except (ValueError, KeyError, TypeError) as error:
+        raise BCRLError(f"{path}: damaged ({error!r}); write it again with bcrl bench --plan-only") from None
+    return jobs
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `python -m bcrl.learn.jobs`."""
+    parser = argparse.ArgumentParser(prog="python -m bcrl.learn.jobs", description=__doc__)
+    parser.add_argument(
+        "jobs", type=Path, help="the list that bcrl bench wrote; runs go into runs/ beside it"
+    )
+    parser.add_argument("logs", type=Path, help="folder with the logs, as TASK.npz (or .hdf5, with h5py)")
+    parser.add_argument("--checkpoint-every", type=int, default=10_000, help="steps between checkpoints")
+    words = parser.parse_args(arguments)
+    failed = 0
+    try:
+        jobs = read_jobs(words.jobs)
+    except BCRLError as error:
+        print(f"bcrl.learn.jobs: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    for number, job in enumerate(jobs, start=1):
+        seeds = ", ".join(map(str, job.seeds))
+        print(
+            f"[{number}/{len(jobs)}] {job.task}: {job.method}, seeds {seeds}, {job.steps:,} steps", flush=True
+        )
+        try:
+            log = find_log(words.logs, job.task, job.data_file)
+            if log is None:
+                raise BCRLError(f"{words.logs}: there is no {job.task}.npz; copy the log there")
+            train(job, log, words.jobs.parent / RUNS, checkpoint_every=words.checkpoint_every)
+        except (BCRLError, OSError) as error:  # the others can still be trained
+            failed += 1
+            print(f"bcrl.learn.jobs: {job.task}, {job.method}: {error}", file=sys.stderr, flush=True)
+    if failed:
+        print(f"bcrl.learn.jobs: {failed} of {len(jobs)} jobs failed", file=sys.stderr)
+        raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

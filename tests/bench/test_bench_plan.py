@@ -1,0 +1,229 @@
+"""What a plan asks for, and what decides a cell."""
+
+import dataclasses
+
+import pytest
+from tiny_bench import ENTRIES, SMALL, tiny_works
+from tiny_log_maker import make_log
+
+from bcrl.bench.cells import Protocol
+from bcrl.bench.plan import Entry, Plan, read_plan, task_names, works
+from bcrl.cli.bench import Command
+from bcrl.errors import BCRLError
+from bcrl.learn.jobs import Job, read_jobs, write_jobs
+
+
+def keys(found, seed=0) -> set[str]:
+    return {cell.key for work in found for cell in work.reported(seed)}
+
+
+def test_a_method_with_a_threshold_is_trained_for_each(logs):
+    clone, *safe = tiny_works(logs)
+    assert (clone.thresholds, clone.name) == ((10.0, 20.0), "point-circle, bc-all")
+    assert [(work.thresholds, work.job.options["threshold"]) for work in safe] == [
+        ((10.0,), 10.0),
+        ((20.0,), 20.0),
+    ]
+    assert safe[0].name == "point-circle, bc-safe at 10"
+    assert len({cell.setting for work in safe for cell in work.reported(0)}) == 1
+    (asked,) = tiny_works(logs, entries=(Entry("fixed", "bc-safe", {**SMALL, "threshold": 15}),))
+    assert (asked.thresholds, asked.job.options["threshold"]) == ((10.0, 20.0), 15)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"entries": tuple(dataclasses.replace(e, options={**SMALL, "dropout": 0.0}) for e in ENTRIES)},
+        {"steps": 41},
+        {"thresholds": (11.0, 21.0)},
+        {"protocol": Protocol(episodes=3)},
+        {"protocol": Protocol(episodes=2, episode_seed=1)},
+        {"protocol": Protocol(episodes=2, execution="soft")},
+        {"protocol": Protocol(episodes=2, best=True)},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_changes_a_result_changes_every_key(change, logs):
+    assert not keys(tiny_works(logs, **change)) & keys(tiny_works(logs))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seeds": (0, 10, 20)},
+        {"entries": (*ENTRIES, Entry("third", "bc-all"))},
+        {"entries": tuple(dataclasses.replace(entry, label=f"my {entry.label}") for entry in ENTRIES)},
+        {"keep_every": 7},  # nothing is kept unless the best policy is asked for
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_does_not_change_a_result_keeps_its_key(change, logs):
+    assert keys(tiny_works(logs)) <= keys(tiny_works(logs, **change))
+
+
+def test_another_log_is_another_result(logs, tmp_path):
+    log = make_log()
+    dataclasses.replace(log, rewards=log.rewards + 1).save(tmp_path / "point-circle.npz")
+    assert not keys(tiny_works(logs)) & keys(tiny_works(tmp_path))
+    log.save(tmp_path / "point-circle.hdf5")
+    (tmp_path / "point-circle.npz").unlink()
+    assert keys(tiny_works(logs)) == keys(tiny_works(tmp_path)), "the format of the file is no matter"
+
+
+def test_seeds_and_thresholds_have_keys_of_their_own(logs):
+    (clone, *_) = tiny_works(logs)
+    cells = [cell for seed in (0, 10) for cell in clone.reported(seed)]
+    assert len({cell.key for cell in cells}) == 4
+    assert len({cell.setting for cell in cells}) == 1
+
+
+def test_the_published_departure_of_a_task_is_for_bcrl_alone(tmp_path):
+    make_log(observations=8).save(tmp_path / "SafetyCarCircle-v0-100-1450.hdf5")
+    make_log(observations=8).save(tmp_path / "BallCircle.npz")
+    entries = (Entry("bcrl", "bcrl"), Entry("mine", "bcrl", {"tau_c": 0.1}), Entry("bc-all", "bc-all"))
+    found = works(Plan(entries, ("CarCircle", "BallCircle")), tmp_path)
+    said = {(w.job.task, w.label): (w.job.options.get("tau_c"), w.job.steps, w.thresholds) for w in found}
+    protocol = (100_000, (10.0, 20.0, 40.0))
+    assert said == {
+        ("CarCircle", "bcrl"): (0.3, *protocol),
+        ("CarCircle", "mine"): (0.1, *protocol),
+        ("CarCircle", "bc-all"): (None, *protocol),
+        ("BallCircle", "bcrl"): (0.2, *protocol),
+        ("BallCircle", "mine"): (0.1, *protocol),
+        ("BallCircle", "bc-all"): (None, *protocol),
+    }
+    assert found[0].job.seeds == (0, 10, 20)
+
+
+def test_families_stand_for_their_tasks():
+    assert len(task_names(["all"])) == 38
+    assert len(task_names(["bullet"])) == 8
+    assert task_names(["point", "ballcircle"]) == ("point-circle", "point-run", "point-goal", "BallCircle")
+
+
+def test_a_missing_log_is_told_with_the_commands_that_make_it(tmp_path):
+    with pytest.raises(BCRLError) as refused:
+        works(Plan((Entry("bcrl", "bcrl"),), ("BallRun",)), tmp_path)
+    line = str(refused.value)
+    assert line.startswith(f"{tmp_path / 'BallRun.hdf5'}: there is no such log")
+    for words in ("SafetyBallRun-v0-80-940.hdf5", "bcrl data fetch BallRun", "bcrl collect BallRun"):
+        assert words in line
+    assert "\n" not in line
+
+
+def test_a_log_of_another_world_is_refused_before_anything_is_trained(logs, tmp_path):
+    make_log(observations=8).save(tmp_path / "point-circle.npz")
+    with pytest.raises(BCRLError, match=r"\(8, 2, 1\), but those of point-circle \(6, 2, 1\)"):
+        tiny_works(tmp_path)
+    make_log(observations=261).save(tmp_path / "easymean.npz")
+    with pytest.raises(BCRLError, match="DSRL's MetaDrive is a private fork"):
+        tiny_works(tmp_path, tasks=("easymean",))
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"tasks": ()}, "tasks: name at least one"),
+        ({"tasks": ("point-circle", "point-circle")}, "tasks: one is there twice"),
+        ({"seeds": (0, 0)}, "seeds: one is there twice"),
+        ({"thresholds": (-1.0,)}, "thresholds are"),
+        ({"steps": 0}, "steps is 0"),
+        ({"protocol": Protocol(episodes=0)}, "episodes is 0"),
+        ({"preset": "huge"}, "'huge' is not known"),
+        ({"entries": (Entry("a", "no-method"),)}, "there is no method 'no-method'"),
+        ({"entries": (Entry("a", "bc-all", {"tau": 1}),)}, "no option 'tau'"),
+    ],
+)
+def test_bad_plans_are_refused(change, wanted, logs):
+    with pytest.raises(BCRLError, match=wanted):
+        tiny_works(logs, **change)
+
+
+PLAN = """
+tasks = ["point-circle"]
+seeds = [3, 4]
+thresholds = [5, 10.5]
+steps = 50
+episodes = 7
+
+[methods.bcrl]
+
+[methods.narrow]
+method = "bcrl"
+steps = 9
+options = { hidden = [8], tau_c = 0.1 }
+"""
+
+
+def test_a_plan_file_and_the_words_that_win_over_it(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    plan = Command(out=tmp_path, plan=path)._plan()
+    assert plan.entries == (
+        Entry("bcrl", "bcrl"),
+        Entry("narrow", "bcrl", {"hidden": [8], "tau_c": 0.1}, 9),
+    )
+    assert (plan.tasks, plan.seeds, plan.thresholds, plan.steps) == (("point-circle",), (3, 4), (5, 10.5), 50)
+    assert plan.protocol == Protocol(episodes=7)
+    asked = Command(out=tmp_path, plan=path, seeds="1", methods="narrow,bc-all", episodes=2, best_policy=True)
+    plan = asked._plan()
+    assert plan.entries == (
+        Entry("narrow", "bcrl", {"hidden": [8], "tau_c": 0.1}, 9),
+        Entry("bc-all", "bc-all"),
+    )
+    assert (plan.seeds, plan.steps, plan.protocol) == ((1,), 50, Protocol(episodes=2, best=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("tasks = [", "not TOML"),
+        ("task = ['x']", "task is .* which a plan does not know"),
+        ("seeds = 3", "seeds is 3"),
+        ("methods = ['bcrl']", "methods must be tables"),
+        ("[methods.bcrl]\ntau_c = 0.2", "methods.bcrl may have method, options and steps only"),
+        ("[methods.bcrl]\nsteps = 'many'", "methods.bcrl: options must be"),
+        (None, "no such file"),
+    ],
+)
+def test_bad_plan_files_are_refused(text, wanted, tmp_path):
+    path = tmp_path / "plan.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(BCRLError, match=wanted) as refused:
+        read_plan(path)
+    assert str(refused.value).startswith(f"{path}: ")
+
+
+def test_nothing_to_do_is_told(tmp_path):
+    with pytest.raises(BCRLError, match="give --methods"):
+        Command(out=tmp_path, tasks="point-circle")._plan()
+    with pytest.raises(BCRLError, match="give --tasks"):
+        Command(out=tmp_path, methods="bcrl")._plan()
+
+
+def test_jobs_survive_their_file(logs, tmp_path):
+    jobs = [work.job for work in tiny_works(logs)]
+    write_jobs(jobs, tmp_path / "jobs.json")
+    found = read_jobs(tmp_path / "jobs.json")
+    assert [job.folder for job in found] == [job.folder for job in jobs]
+    assert [job.make() for job in found] == [job.make() for job in jobs]
+    assert [job.seeds for job in found] == [(0, 10)] * 3
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"format": "bcrl-jobs", "version": 1, "jobs": [{"task": 1}]}', "no-file"]
+)
+def test_a_damaged_list_of_jobs_is_refused(text, tmp_path):
+    path = tmp_path / "jobs.json"
+    if text != "no-file":
+        path.write_text(text)
+    with pytest.raises(BCRLError, match=r"jobs\.json: ") as refused:
+        read_jobs(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_job_is_the_same_in_json():
+    """Tuples become lists on the way: the folder must not change with it."""
+    one = Job("t", "bc-all", {"hidden": (8,)}, 1, (0,), "sha")
+    assert one.folder == dataclasses.replace(one, options={"hidden": [8]}).folder

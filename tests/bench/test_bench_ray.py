@@ -1,0 +1,93 @@
+"""On Ray: the same store as in one process, also when workers are killed."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from tiny_bench import content
+
+from bcrl.bench.ray_run import Cluster, run_on_ray
+from bcrl.bench.run import Pace
+from bcrl.bench.store import FILE, Store
+from bcrl.errors import BCRLError
+
+PROGRAM = Path(__file__).parent / "ray_program.py"
+
+
+@pytest.fixture
+def ray_folder():
+    """Ray's own files, in a folder with a short name: its sockets allow no long ones."""
+    folder = tempfile.mkdtemp(prefix="bcrl-ray-")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines of processes that have `mark` in their environment."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:  # gone, or not ours
+            continue
+    return found
+
+
+@pytest.mark.parametrize("kill", ["plain", "killed"])
+def test_ray_gives_the_same_store(kill, logs, tmp_path, ray_folder, done_here):
+    out = tmp_path / "bench"
+    words = [sys.executable, "-W", "error", str(PROGRAM), str(logs), str(out), kill]
+    # A token of its own, or Ray would put one into the home folder.
+    ours = {"RAY_TMPDIR": ray_folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | ours)
+    assert done.returncode == 0, done.stderr
+    # No failures. Before that, Ray tells of the workers that were killed.
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+    with Store(out / FILE) as store:
+        found = content(store)
+    wanted = {("bc-all", 10.0), ("bc-all", 20.0), ("bc-safe", 10.0)}
+    assert {(cell.label, cell.threshold) for cell in found} == wanted
+    assert found == {cell: rows for cell, rows in done_here.items() if (cell.label, cell.threshold) in wanted}
+    notes = sorted(path.name for path in (out / "notes").iterdir())
+    killed = [note for note in notes if note.startswith("killed")]
+    assert killed == (["killed-evaluation", "killed-training"] if kill == "killed" else [])
+    workers = {note.rpartition("-")[2] for note in notes if note not in killed}
+    assert len(workers) >= (3 if kill == "killed" else 2)
+    for _ in range(600):  # a worker may take a moment to notice that its cluster is gone
+        if not processes(ray_folder):
+            break
+        time.sleep(0.1)
+    assert processes(ray_folder) == [], "Ray is still running"
+
+
+def test_without_a_cluster_it_ends_at_once_and_in_one_line(tmp_path):
+    with (
+        Store(tmp_path / FILE) as store,
+        pytest.raises(BCRLError, match=r"--ray 127\.0\.0\.1:1: no cluster there") as refused,
+    ):
+        run_on_ray([], store, tmp_path, Pace(), Cluster("127.0.0.1:1"))
+    assert "\n" not in str(refused.value)
+
+
+def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with Store(tmp_path / FILE) as store, pytest.raises(BCRLError, match=r"pip install 'bcrl\[ray\]'"):
+        run_on_ray([], store, tmp_path, Pace(), Cluster("local"))
+
+
+def test_what_a_task_asks_of_the_cluster():
+    """A task without a GPU stays off those of others; one with a part of a GPU leaves memory to the rest."""
+    cluster = Cluster("local", train_cpus=2, train_gpus=0.25)
+    evaluation, training = cluster.needs(1.0), cluster.needs(cluster.train_cpus, cluster.train_gpus)
+    assert (evaluation["num_cpus"], evaluation["num_gpus"]) == (1.0, 0.0)
+    assert evaluation["runtime_env"] == {"env_vars": {"JAX_PLATFORMS": "cpu"}}
+    assert (training["num_cpus"], training["num_gpus"]) == (2, 0.25)
+    assert training["runtime_env"] == {"env_vars": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}}
+    assert cluster.needs(1.0, 1.0)["runtime_env"] == {"env_vars": {}}

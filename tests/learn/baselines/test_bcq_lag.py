@@ -1,0 +1,315 @@
+"""BCQ-Lag: its losses and its controller by hand, its gradients by differences, and what it learns."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from finite_differences import check_steepest, is_zero, random_like
+from lane import Lane, lane_log
+
+import bcrl
+from bcrl.assess.rollout import roll_out
+from bcrl.errors import BCRLError
+from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, State, careful
+from bcrl.learn.baselines.common import Batch
+from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.networks import apply_each
+from bcrl.learn.run import fit
+from bcrl.policy import Policy
+
+SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
+METHOD = BCQLag(threshold=6.0, hidden=(4,), vae_hidden=(4,), candidates=3, reach=0.3, gamma=0.9)
+FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
+PRICE = 0.7
+
+
+@pytest.fixture
+def double():
+    """Finite differences need it."""
+    with jax.enable_x64(True):
+        yield
+
+
+def make_sample(method: BCQLag) -> Sample:
+    rng = np.random.default_rng(0)
+    batch = Batch(
+        features=jnp.asarray(rng.normal(size=(6, 2))),
+        action=jnp.asarray(rng.uniform(-1, 1, (6, 1))),
+        reward=jnp.asarray(rng.normal(size=6)),
+        cost=jnp.asarray(rng.random(6)),
+        next_features=jnp.asarray(rng.normal(size=(6, 2))),
+        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
+    )
+    return Sample(batch, jnp.asarray(rng.normal(size=(0 if method.faithful else 5, 2))))
+
+
+def make_state(method: BCQLag) -> State:
+    """Parameters away from the start of training, where targets equal the networks; Adam's zeros."""
+    shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
+    moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
+    multiplier = Multiplier(jnp.asarray(PRICE), jnp.asarray(0.5), jnp.asarray(-0.2))
+    return State(random_like(shapes.networks, 1), random_like(shapes.targets, 2), moments, multiplier)
+
+
+def losses_of(method: BCQLag, state: State):
+    sample = make_sample(method)
+
+    @jax.jit
+    def losses(changed):
+        networks = {**state.networks, **changed}
+        return method.losses(networks, state.targets, state.multiplier, sample, jax.random.key(3), SPEC)
+
+    return losses
+
+
+def test_the_careful_value_by_hand():
+    values = jnp.asarray([[1.0, 9.0], [3.0, 8.0], [2.0, 4.0], [5.0, 7.0]])  # pairs of (1, 3), (2, 5); …
+    np.testing.assert_allclose(careful(values, 0.75), [0.75 * 1 + 0.25 * 2, 0.75 * 4 + 0.25 * 8])
+    np.testing.assert_allclose(careful(values, 1.0), [1.0, 4.0])
+
+
+def test_careful_means_dear_for_cost_unless_faithful(double):
+    state, batch = make_state(METHOD), make_sample(METHOD).batch
+    values = apply_each(state.targets["critics"], jnp.concatenate([batch.features, batch.action], axis=1))[
+        ..., 0
+    ]
+    for method, cost in ((METHOD, -careful(-values[4:], 0.75)), (FAITHFUL, careful(values[4:], 0.75))):
+        q, q_c = method.judge(state.targets["critics"], batch.features, batch.action, 0.75)
+        np.testing.assert_allclose(q, careful(values[:4], 0.75))
+        np.testing.assert_allclose(q_c, cost)
+    assert np.all(-careful(-values[4:], 0.75) > careful(values[4:], 0.75))
+
+
+def test_backups_by_hand():
+    sample = make_sample(METHOD)
+    batch, next_q, next_q_c = sample.batch, jnp.arange(6.0), 10.0 + jnp.arange(6.0)
+    goal, goal_c = METHOD.goals(batch, next_q, next_q_c)
+    np.testing.assert_allclose(goal, batch.reward + 0.9 * np.array([0, 1, 2, 0, 4, 5]), rtol=1e-6)
+    np.testing.assert_allclose(goal_c, batch.cost + 0.9 * np.array([10, 11, 12, 0, 14, 15]), rtol=1e-6)
+    faithful, faithful_c = FAITHFUL.goals(batch, next_q, next_q_c)
+    np.testing.assert_allclose(faithful, goal)
+    np.testing.assert_allclose(faithful_c, batch.cost + 0.9 * np.arange(10, 16), rtol=1e-6)
+
+
+@pytest.mark.parametrize("price", [0.0, 0.7, 50.0])
+def test_both_values_are_those_of_the_best_candidate(price, double):
+    state, features = make_state(METHOD), make_sample(METHOD).batch.next_features
+    networks, key = {**state.networks, **state.targets}, jax.random.key(4)
+    wide, actions = METHOD.choices(networks, features, key)
+    assert actions.shape == (6, 3, 1)
+    assert np.ptp(actions, axis=1).min() > 0
+    q, q_c = map(np.asarray, METHOD.judge(networks["critics"], wide, actions, 0.75))
+    best = np.argmax(q - price * q_c, axis=1)
+    found, found_c = METHOD.values(networks, features, jnp.asarray(price), key)
+    np.testing.assert_allclose(found, q[np.arange(6), best])
+    np.testing.assert_allclose(found_c, q_c[np.arange(6), best])
+    # As released: the best and the dearest, though no action need be both.
+    q, q_c = FAITHFUL.judge(networks["critics"], wide, actions, 0.75)
+    found, found_c = FAITHFUL.values(networks, features, jnp.asarray(price), key)
+    np.testing.assert_allclose(found, q.max(1))
+    np.testing.assert_allclose(found_c, q_c.max(1))
+
+
+def test_an_action_is_a_drawn_one_with_a_small_shift(double):
+    networks, features = make_state(METHOD).networks, make_sample(METHOD).batch.features
+    drawn = networks["vae"].draw(features, jax.random.key(1), 0.5)
+    shift = np.tanh(networks["shift"](jnp.concatenate([features, drawn], axis=1)))
+    found = METHOD.propose(networks, features, jax.random.key(1))
+    np.testing.assert_allclose(found, np.clip(drawn + 0.3 * shift, -1, 1))
+    assert np.abs(shift).max() > 0.1
+
+
+def test_losses_by_numpy(double):
+    state, sample = make_state(METHOD), make_sample(METHOD)
+    networks, batch = state.networks, sample.batch
+    total, (multiplier, metrics) = losses_of(METHOD, state)({})
+    vae_key, next_key, action_key = jax.random.split(jax.random.key(3), 3)
+
+    squares, kl = networks["vae"].errors(batch.features, batch.action, vae_key)
+    np.testing.assert_allclose(metrics["vae/loss"], np.mean(squares) + 0.5 * np.mean(kl))
+
+    ahead = jnp.concatenate([batch.next_features, sample.starts])
+    slow = {"vae": networks["vae"], **state.targets}
+    next_q, next_q_c = map(np.asarray, METHOD.values(slow, ahead, jnp.asarray(PRICE), next_key))
+    pairs = jnp.concatenate([batch.features, batch.action], axis=1)
+    fast = np.asarray(apply_each(networks["critics"], pairs))[..., 0]
+    goal = batch.reward + 0.9 * batch.goes_on * next_q[:6]
+    goal_c = batch.cost + 0.9 * batch.goes_on * next_q_c[:6]
+    np.testing.assert_allclose(metrics["critic/loss"], ((fast[:4] - goal) ** 2).mean(1).sum())
+    np.testing.assert_allclose(metrics["cost/loss"], ((fast[4:] - goal_c) ** 2).mean(1).sum())
+
+    # κ = 6 over 20 steps, discounted by 0.9: 0.3 (1 − 0.9²⁰)/0.1. The error is that of initial states.
+    limit = 3.0 * (1 - 0.9**20)
+    error = next_q_c[6:].mean() - limit
+    np.testing.assert_allclose(metrics["cost/expected"], next_q_c[6:].mean())
+    np.testing.assert_allclose(multiplier.error, error, rtol=1e-6)
+    action = METHOD.propose(networks, batch.features, action_key)
+    q, q_c = METHOD.judge(networks["critics"], batch.features, action, 1.0)
+    wanted = np.mean(-q + multiplier.value * (q_c - limit))
+    np.testing.assert_allclose(metrics["policy/loss"], wanted, rtol=1e-6)
+    parts = ("vae/loss", "critic/loss", "cost/loss", "policy/loss")
+    np.testing.assert_allclose(total, sum(metrics[name] for name in parts))
+
+
+def test_the_faithful_error_is_the_mean_over_the_batch(double):
+    state = make_state(FAITHFUL)
+    _, (multiplier, metrics) = losses_of(FAITHFUL, state)({})
+    np.testing.assert_allclose(metrics["cost/expected"], metrics["cost/value"])
+    np.testing.assert_allclose(multiplier.error, metrics["cost/value"] - 3.0 * (1 - 0.9**20), rtol=1e-6)
+
+
+def test_the_controller_by_hand():
+    method = dataclasses.replace(METHOD, gains=(0.1, 0.02, 0.5), multiplier_limit=2.0)
+    faithful = dataclasses.replace(method, variant="faithful")
+    before = Multiplier(*map(jnp.asarray, (0.0, 0.3, 1.0)))
+    up = method.controlled(before, jnp.asarray(2.0))
+    assert float(up.integral) == pytest.approx(0.3 + 0.04)
+    assert float(up.value) == pytest.approx(0.1 * 2 + 0.34 + 0.5 * 1)
+    assert float(up.error) == 2.0
+    down = method.controlled(before, jnp.asarray(-5.0))  # nothing but what the integral has left
+    assert float(down.value) == pytest.approx(0.2)
+    assert float(method.controlled(before, jnp.asarray(-50.0)).value) == 0.0
+    # A long time out of reach winds up as released, and stops at the limit here.
+    assert float(faithful.controlled(before, jnp.asarray(500.0)).value) == pytest.approx(50 + 10.3 + 249.5)
+    wound = method.controlled(before, jnp.asarray(500.0))
+    assert (float(wound.value), float(wound.integral)) == (2.0, 2.0)
+
+
+def test_every_network_follows_its_own_loss_alone(double):
+    """The differences are of one loss, the gradient is that of the sum: so nothing of the others enters."""
+    state = make_state(METHOD)
+    losses = losses_of(METHOD, state)
+    gradients = jax.jit(jax.grad(lambda networks: losses(networks)[0]))(state.networks)
+    own = {"vae": ("vae/loss",), "critics": ("critic/loss", "cost/loss"), "shift": ("policy/loss",)}
+    for part, names in own.items():
+
+        def loss(network, part=part, names=names):
+            metrics = losses({part: network})[1][1]
+            return sum(metrics[name] for name in names)
+
+        check_steepest(state.networks[part], loss, gradients[part])
+
+
+def test_no_gradient_passes_through_the_price(double):
+    for method in (METHOD, FAITHFUL):
+        state = make_state(method)
+        losses = losses_of(method, state)
+
+        def price(networks, losses=losses):
+            metrics = losses(networks)[1][1]
+            return metrics["cost/expected"] + metrics["policy/multiplier"]
+
+        assert is_zero(jax.jit(jax.grad(price))(state.networks))
+
+
+def test_one_update(double):
+    state, sample = make_state(METHOD), make_sample(METHOD)
+    update = jax.jit(METHOD.update, static_argnums=(3, 4))
+    after, metrics = update(state, sample, jax.random.key(3), SPEC, ("all",))
+    for part in ("shift", "critics"):
+        old, new, found = state.targets[part], after.networks[part], after.targets[part]
+        for slow, fast, x in zip(*map(jax.tree.leaves, (old, new, found)), strict=True):
+            np.testing.assert_allclose(x, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
+    for old, new in zip(*map(jax.tree.leaves, (state.networks, after.networks)), strict=True):
+        assert np.abs(new - old).max() == pytest.approx(1e-3, rel=0.02)  # Adam's first step is its rate
+    assert float(after.multiplier.value) == float(metrics["policy/multiplier"])
+
+
+@pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
+def test_the_policy_file_acts_the_same(method, tmp_path):
+    normaliser = Normaliser(jnp.asarray([1.0, 2.0]), jnp.asarray([3.0, 4.0]))
+    policy = Policy(method.actor(make_state(method), None, normaliser, SPEC), method, SPEC, {})
+    policy.save(tmp_path / "p.bcrl")
+    loaded = bcrl.load(tmp_path / "p.bcrl")
+    assert loaded.method == method
+    first, second = (p.start(threshold=6, seed=5, batch=3) for p in (policy, loaded))
+    observations = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    actions = []
+    for _ in range(2):
+        actions.append(first.act(observations))
+        np.testing.assert_array_equal(actions[-1], second.act(observations))
+        first.observe(np.zeros(3))
+        second.observe(np.zeros(3))
+    assert not np.array_equal(*actions), "every step draws anew"
+
+
+def test_fixed_acts_by_the_best_candidate(double):
+    state = make_state(METHOD)
+    identity = Normaliser(jnp.zeros(2), jnp.ones(2))
+    observation, key = jnp.asarray([0.3, -0.4]), jax.random.key(2)
+    networks = {"vae": state.networks["vae"], **state.targets}
+    wide, actions = METHOD.choices(networks, observation[None], key)
+    q, q_c = METHOD.judge(networks["critics"], wide, actions, 0.75)
+    best = actions[0, np.argmax(q[0] - PRICE * q_c[0])]
+    actor = METHOD.actor(state, None, identity, SPEC)
+    np.testing.assert_array_equal(actor.choose(observation, None, key), best)  # type: ignore[arg-type]
+    faithful = FAITHFUL.actor(state, None, identity, SPEC)
+    one = FAITHFUL.propose(networks, observation, key)
+    np.testing.assert_array_equal(faithful.choose(observation, None, key), one)  # type: ignore[arg-type]
+
+
+def test_fixed_standardises_and_faithful_does_not():
+    normaliser = Normaliser(jnp.asarray([2.0]), jnp.asarray([4.0]))
+    log = lane_log(episodes=3)
+    for variant, scale, offset in (("fixed", 4.0, 2.0), ("faithful", 1.0, 0.0)):
+        method = BCQLag(variant=variant, threshold=1.0, batch_size=7)
+        arrays = method.prepare(log, normaliser)
+        starts = (log.initial_observations - offset) / scale
+        np.testing.assert_allclose(arrays.starts.table, starts, rtol=1e-5)
+        sample = method.sample(arrays, jax.random.key(0))
+        assert sample.batch.features.shape == (7, 1)
+        assert (len(sample.starts) == 0) == (variant == "faithful")
+        # The lane ends by its time limit alone: faithful stops the backup of reward there.
+        goes_on = arrays.rows.table[:, -1]
+        assert np.array_equal(goes_on, 1.0 - log.timeouts) == (variant == "faithful")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"threshold": -1.0},
+        {"reach": 0.0},
+        {"candidates": 0},
+        {"caution": 1.5},
+        {"gains": (0.1, -1.0, 0.0)},
+        {"variant": "x"},
+    ],
+)
+def test_bad_options_are_named(options):
+    name = next(iter(options), "threshold")
+    with pytest.raises(BCRLError, match=name):
+        BCQLag(**{**({} if name == "threshold" else {"threshold": 1.0}), **options})
+
+
+# ---- learning ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
+    [
+        (2.0, 2.0, 8.0, 0.0, 2.0),  # waits at the border: seen over 5 seeds 4.3 … 5.2, cost 0 … 0.1
+        (20.0, 11.0, 20.0, 11.0, 20.0),  # nothing is forbidden: 13.4 … 14.3, cost 14.3 … 15
+    ],
+)
+def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
+    """Cloning earns −14. The auto-encoder is let off its leash, for the log's usual actions lead nowhere."""
+    method = BCQLag(
+        threshold=threshold,
+        hidden=(32, 32),
+        vae_hidden=(32, 32),
+        vae_kl=0.02,
+        latent_limit=2.0,
+        candidates=6,
+        batch_size=64,
+        reward_scale=1.0,
+        learning_rate=3e-3,
+        target_rate=0.02,
+        gamma=0.9,
+    )
+    policy = fit(lane_log(), method, steps=1_000).policy()
+    episodes = roll_out(policy, Lane(), (threshold,))
+    assert least_return < episodes.returns.mean() < most_return
+    assert least_cost <= episodes.costs.mean() <= most_cost

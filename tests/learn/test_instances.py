@@ -1,0 +1,588 @@
+"""BCRL's instances: Gumbel and sparse regression by the textbook and to exact fixed points, and TD3+BC."""
+
+import dataclasses
+import json
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from known_mdp import ACTIONS, CODES, STATES, Table, evaluate, make_log
+from lane import Lane, lane_log
+from test_gradients import check_every_leaf, only_zeros
+
+import bcrl
+from bcrl.assess.rollout import roll_out
+from bcrl.cli.arguments import parse
+from bcrl.cli.train import command_for
+from bcrl.errors import BCRLError
+from bcrl.learn.bcrl import BCRL, Batch, State
+from bcrl.learn.bcrl_td3 import BCRLTD3
+from bcrl.learn.loop import initial_state, train
+from bcrl.learn.losses import (
+    expectile_loss,
+    gaussian_log_density,
+    gumbel_weight,
+    joint_loss,
+    sparse_advantage_weight,
+    sparse_weight,
+    spread,
+)
+from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.networks import apply_each
+from bcrl.learn.presets import make_method
+from bcrl.learn.run import fit
+
+relaxed = settings(deadline=None, max_examples=30)
+gaps = np.array([-3.0, -0.4, -1e-5, 0.0, 2e-4, 0.5, 2.0])
+values = arrays(np.float32, 6, elements=st.floats(-5, 5, width=32))
+temperatures = st.sampled_from([0.2, 1.0, 5.0])
+
+
+def root(rising, low: float, high: float) -> float:
+    """Where a rising function is zero, by bisection."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rising(middle) > 0 else (middle, high)
+    return low
+
+
+# ---- the regressions --------------------------------------------------------------------------------
+
+
+def test_the_gumbel_weight_gives_the_slope_of_gumbel_regression():
+    for beta in (0.3, 2.0):
+        z = gaps / beta
+        scale = np.exp(-max(z.max(), -1.0))
+        # d/dV of e^z − z − 1 is −(e^z − 1)/β; in units of u² that is times β², and all by the same scale.
+        np.testing.assert_allclose(gumbel_weight(gaps, beta) * gaps, beta * scale * np.expm1(z), rtol=1e-3)
+    np.testing.assert_allclose(gumbel_weight(jnp.zeros(3), 1.0), 1.0)
+    # All far below V: without a floor for m the scale would be e^50.
+    low = gumbel_weight(jnp.asarray([-50.0, -60.0]), 1.0)
+    np.testing.assert_allclose(low, [np.e / 50, np.e / 60], rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [None, 5.0])
+def test_the_gumbel_weight_is_finite_whatever_the_difference(limit):
+    weight = np.asarray(gumbel_weight(jnp.asarray([-1e6, -1.0, 0.0, 1e-6, 1.0, 1e6]), 0.1, limit))
+    assert np.all(np.isfinite(weight))
+    assert np.all(weight >= 0)
+    assert weight.max() > 0
+
+
+def test_beyond_its_limit_a_sample_pulls_no_harder_and_is_not_dropped():
+    difference = jnp.asarray([-1.0, 2.0, 5.0, 50.0])
+    pull = gumbel_weight(difference, 1.0, 5.0) * difference
+    np.testing.assert_allclose(pull, np.exp(-5) * np.expm1([-1.0, 2.0, 5.0, 5.0]), rtol=1e-5)
+
+
+def test_the_sparse_weight_gives_the_slope_of_sparse_regression():
+    for alpha in (0.1, 1.0):
+        t = 1 + gaps / (2 * alpha)
+        # d/dV of 1[t > 0] t² + V/α is −(max(t, 0) − 1)/α.
+        pull = 2 * alpha * (np.maximum(t, 0) - 1)
+        np.testing.assert_allclose(sparse_weight(gaps, alpha) * gaps, pull, rtol=1e-5, atol=1e-7)
+
+
+@relaxed
+@given(values, temperatures)
+def test_gumbel_regression_is_least_at_the_soft_maximum(q, beta):
+    wanted = beta * np.log(np.mean(np.exp((q.astype(float) - q.max()) / beta))) + q.max()
+    assert np.mean(np.exp((q - wanted) / beta)) == pytest.approx(1.0)
+
+    def slope(v):
+        difference = jnp.asarray(q) - v
+        return jax.grad(lambda d: joint_loss(d[:, None], gumbel_weight(difference, beta)))(difference).sum()
+
+    width = float(np.ptp(q)) + 1e-2
+    assert slope(wanted - 0.1 * width) > 0 > slope(wanted + 0.1 * width)
+    np.testing.assert_allclose(slope(wanted), 0.0, atol=1e-4 * width)
+
+
+@relaxed
+@given(values, temperatures)
+def test_sparse_regression_is_least_where_the_mean_of_t_is_one(q, alpha):
+    wanted = root(
+        lambda v: 1 - np.mean(np.maximum(1 + (q.astype(float) - v) / (2 * alpha), 0)),
+        q.min() - 1,
+        q.max() + 1,
+    )
+
+    def slope(v):
+        difference = jnp.asarray(q) - v
+        return jax.grad(lambda d: joint_loss(d[:, None], sparse_weight(difference, alpha)))(difference).sum()
+
+    width = float(np.ptp(q)) + 1e-2
+    assert slope(wanted - 0.1 * width) > 0 > slope(wanted + 0.1 * width)
+    np.testing.assert_allclose(slope(wanted), 0.0, atol=1e-4 * width)
+
+
+def minimiser(method: BCRL, part: str, q: np.ndarray) -> float:
+    """The V at which the method's own value loss is least."""
+
+    @jax.jit
+    def slope(v):
+        return jax.grad(lambda v: method.value_loss(part, (q - v)[:, None], jnp.ones(1)))(v)
+
+    return root(lambda v: float(slope(jnp.asarray(v))), float(q.min()) - 1, float(q.max()) + 1)
+
+
+@pytest.mark.parametrize("regression", ["gumbel", "sparse"])
+def test_value_losses_range_from_the_mean_to_the_best_and_costs_mirror_rewards(regression):
+    q = np.random.default_rng(0).normal(size=40)
+
+    def method(temperature, unit="raw"):
+        return BCRL(
+            cost_regression=regression,
+            reward_regression=regression,
+            temperature_c=temperature,
+            temperature_r=temperature,
+            temperature_unit=unit,
+            exponent_limit=None,
+        )
+
+    with jax.enable_x64(True):
+        assert minimiser(method(1e3), "reward", q) == pytest.approx(q.mean(), abs=2e-3)
+        assert minimiser(method(1e-4), "reward", q) == pytest.approx(q.max(), abs=1e-2)
+        assert minimiser(method(1e-4), "cost", q) == pytest.approx(q.min(), abs=1e-2)
+        middle = minimiser(method(0.5), "reward", q)
+        if regression == "gumbel":
+            assert middle == pytest.approx(0.5 * np.log(np.mean(np.exp(q / 0.5))), abs=1e-6)
+        assert minimiser(method(0.5), "cost", -q) == pytest.approx(-middle, abs=1e-6)
+        # In spreads, another unit or another zero of reward changes nothing but V's own.
+        relative = minimiser(method(0.5, "spread"), "reward", q)
+        assert minimiser(method(0.5, "spread"), "reward", 1000 * q + 7) == pytest.approx(
+            1000 * relative + 7, rel=1e-4
+        )
+        assert minimiser(method(0.5), "reward", 1000 * q) != pytest.approx(1000 * middle, rel=0.1)
+
+
+@pytest.mark.parametrize(("regression", "taus"), [("gumbel", (0.7, 0.8)), ("sparse", (0.5, 0.6))])
+def test_default_temperatures_are_as_greedy_as_these_expectiles(regression, taus):
+    """For normally distributed Q, as docs/method.md says."""
+    q = np.random.default_rng(1).normal(size=4000)
+    with jax.enable_x64(True):
+        found = minimiser(BCRL(reward_regression=regression), "reward", q)
+        low, high = (minimiser(BCRL(tau_r=tau), "reward", q) for tau in taus)
+    assert low < found < high
+
+
+@pytest.mark.parametrize("regression", ["gumbel", "sparse"])
+def test_several_costs_share_one_weight(regression):
+    """Σ ω V is the regression of Σ ω Q, and every V_i the mean of Q_i under the same policy."""
+    method = BCRL(cost_regression=regression, temperature_c=0.3, temperature_unit="raw", exponent_limit=None)
+    q, omega = np.random.default_rng(2).random((30, 2)), np.array([1.0, 0.5])
+    with jax.enable_x64(True):
+        loss = jax.jit(jax.value_and_grad(lambda v: method.value_loss("cost", q - v, jnp.asarray(omega))))
+        v = jnp.zeros(2)
+        for _ in range(4000):
+            v = v - 0.2 * loss(v)[1]
+        difference = (v - q) @ omega
+        weight = gumbel_weight(difference, 0.3) if regression == "gumbel" else sparse_weight(difference, 0.3)
+        np.testing.assert_allclose(v, weight @ q / weight.sum(), rtol=1e-6)
+        single = dataclasses.replace(method)
+        assert float(v @ omega) == pytest.approx(minimiser(single, "cost", q @ omega), rel=1e-6)
+
+
+def test_sparse_extraction_by_hand():
+    advantage = jnp.asarray([-3.0, -0.5, 0.0, 0.5, 1e6])
+    np.testing.assert_allclose(
+        sparse_advantage_weight(advantage, 0.5, 100.0, "above"), [0, 0, 0, 0.5, 100], rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        sparse_advantage_weight(advantage, 0.5, 100.0, "support"), [0, 0.5, 1, 1.5, 100], rtol=1e-6
+    )
+    # The rule belongs to the regression: mixed instances clone each by its own.
+    mixed = BCRL(cost_regression="sparse", temperature_c=0.5, temperature_unit="raw", beta=2.0)
+    small = advantage[:4]
+    np.testing.assert_allclose(mixed.extraction_weight("cost", small), [0, 0, 0, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(mixed.extraction_weight("reward", small), np.exp(2 * small), rtol=1e-6)
+    np.testing.assert_allclose(spread(jnp.asarray([3.0, -4.0])), np.sqrt(12.5), rtol=1e-5)
+
+
+# ---- gradients --------------------------------------------------------------------------------------
+
+SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
+
+
+@pytest.fixture(scope="module")
+def double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def random_state(method: BCRL, seed: int = 1) -> State:
+    rng = np.random.default_rng(seed)
+    shape = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
+    return State(
+        jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), shape.networks),
+        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.optimisers),
+    )
+
+
+def random_batch() -> Batch:
+    rng = np.random.default_rng(0)
+    columns = (
+        rng.normal(size=(6, 2)),
+        rng.uniform(-1, 1, (6, 1)),
+        rng.normal(size=6),
+        rng.random((6, 1)),
+        rng.normal(size=(6, 2)),
+        np.array([1.0, 1, 1, 0, 1, 1]),
+    )
+    return Batch(*map(jnp.asarray, columns))
+
+
+@pytest.mark.usefixtures("double_precision")
+@pytest.mark.parametrize("regression", ["gumbel", "sparse"])
+def test_value_gradients_are_those_of_the_textbook_loss(regression):
+    """Finite differences of e^z − z − 1 and of 1[t > 0] t² + V/α, through the value network."""
+    temperature = 2.0
+    method = BCRL(
+        hidden=(4,),
+        cost_regression=regression,
+        temperature_c=temperature,
+        temperature_unit="raw",
+        exponent_limit=None,
+    )
+    cost, batch = random_state(method).networks["cost"], random_batch()
+    pairs = jnp.concatenate([batch.features, batch.action], 1)
+    q = jnp.max(apply_each(cost.target, pairs), axis=0)[:, 0]
+    peak = jnp.maximum(jnp.max((cost.value(batch.features)[:, 0] - q) / temperature), -1.0)
+
+    def textbook(value):
+        v = value(batch.features)[:, 0]
+        if regression == "gumbel":
+            z = (v - q) / temperature
+            return 2 * temperature**2 * jnp.exp(-peak) * jnp.mean(jnp.exp(z) - z - 1)
+        t = 1 + (v - q) / (2 * temperature)
+        return 4 * temperature**2 * jnp.mean(jnp.where(t > 0, t**2, 0) - v / temperature)
+
+    gradient = jax.grad(lambda c: method.cost_losses(c, batch)[0])(cost)
+    check_every_leaf(cost.value, textbook, gradient.value)
+
+
+@pytest.fixture(scope="module", params=["soft", "direct"])
+def td3(request, double_precision):
+    """The method, its networks, a batch and its budgets."""
+    method = BCRLTD3(hidden=(4,), dropout=0.3, tracking=request.param, batch_size=6, max_budget=0.3)
+    state, batch = random_state(method, 8), random_batch()
+    networks = tuple(state.networks[part] for part in ("cost", "reward", "policy"))
+    _, q_c, v_c, next_v_c, _ = method.cost_losses(networks[0], batch)
+    budget = method.augment(jax.random.key(2), batch, q_c, v_c, next_v_c, SPEC)
+    return method, state, networks, batch, budget, (q_c, v_c, next_v_c)
+
+
+def test_td3_critic_loss_by_numpy(td3):
+    method, _, (cost, reward, policy), batch, budget, (_, _, next_v_c) = td3
+    soft = method.tracking == "soft"
+    quiet = dataclasses.replace(method, noise=0.0, unsafe_price=0.0)
+    loss, metrics = quiet.critic_loss((cost, reward, policy), batch, budget, next_v_c, jax.random.key(0))
+
+    def q_c(action):
+        return np.asarray(apply_each(cost.target, jnp.concatenate([batch.next_features, action], 1))).max(0)
+
+    seen = np.asarray(budget.next_state)
+    delta = seen + next_v_c if soft else seen
+    mine = policy.actor(jnp.concatenate([batch.next_features, jnp.log1p(jnp.maximum(seen, 0))], 1))[0]
+    careful = policy.fallback(batch.next_features)[0]
+    allowed = (q_c(mine) <= delta) & (delta - next_v_c >= 0.1)
+    assert 0 < allowed.sum() < 6, "both must happen for this test to say something"
+    assert float(metrics["reward/next_fallback"]) == pytest.approx(1 - allowed.mean())
+    action = jnp.where(allowed, mine, careful)
+    shown = np.maximum(delta - q_c(action), 0) if soft else np.maximum(seen, 0)
+    rows = jnp.concatenate([batch.next_features, action, jnp.log1p(shown)], 1)
+    worth = np.asarray(apply_each(reward.target, rows))[..., 0].min(0)
+    goal = batch.reward + 0.99 * batch.goes_on * worth
+    rows = jnp.concatenate([batch.features, batch.action, jnp.log1p(budget.action)], 1)
+    wanted = np.mean((np.asarray(apply_each(reward.critic, rows))[..., 0] - goal) ** 2)
+    np.testing.assert_allclose(loss, wanted, rtol=1e-9)
+
+
+def test_td3_actor_loss_by_numpy(td3):
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
+    soft = method.tracking == "soft"
+    key = jax.random.key(3)
+    _, metrics = method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)
+    mean = policy.actor(jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1), key)[0]
+    spent = np.asarray(apply_each(cost.target, jnp.concatenate([batch.features, mean], 1))).max(0)
+    left = np.asarray(budget.state + v_c if soft else budget.state) - spent
+    safe = left[:, 0] >= 0
+    assert 0 < safe.sum() < 6, "both must happen for this test to say something"
+    shown = np.maximum(left, 0) if soft else budget.state
+    worth = np.asarray(
+        apply_each(reward.target, jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
+    )
+    worth = worth[..., 0].min(0)
+    excess = np.maximum(-left[:, 0], 0) / np.sqrt(np.mean((q_c - v_c) ** 2))
+    clone = np.mean((mean - batch.action) ** 2, axis=1)
+    wanted = np.mean(clone - 2.5 / np.abs(worth).mean() * np.where(safe, worth, 0) + excess)
+    np.testing.assert_allclose(metrics["policy/loss"], wanted, rtol=1e-5)
+    assert float(metrics["policy/unsafe"]) == pytest.approx(1 - safe.mean())
+
+
+def test_td3_gradients_stay_where_they_belong(td3):
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, next_v_c) = td3
+    key = jax.random.key(3)
+
+    def critic_loss(cost, reward, policy):
+        return method.critic_loss((cost, reward, policy), batch, budget, next_v_c, key)[0]
+
+    of_cost, of_reward, of_policy = jax.grad(critic_loss, argnums=(0, 1, 2))(cost, reward, policy)
+    assert only_zeros((of_cost, of_reward.target, of_policy))
+    frozen = reward.critic
+
+    def at_critic(critic):
+        return critic_loss(cost, eqx.tree_at(lambda r: r.critic, reward, critic), policy)
+
+    check_every_leaf(frozen, at_critic, of_reward.critic)
+
+    def actor_loss(cost, reward, policy):
+        return method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)[0]
+
+    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(cost, reward, policy)
+    # Targets are no parameters: what training moves are value and critic.
+    assert only_zeros((gradients[0].value, gradients[0].critic, gradients[1].critic))
+    assert only_zeros(gradients[2].fallback)
+
+
+def test_td3_actor_gradient(td3):
+    """The scale λ is a constant of the step, and so is the mean for the standard deviation's loss."""
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
+    key = jax.random.key(3)
+    inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
+    mean = policy.actor(inputs, key)[0]
+    left, _ = method.left(cost, batch.features, mean, budget.state, v_c)
+    size = jnp.abs(method.worth(reward, batch.features, mean, left, budget.state)).mean() + 1e-6
+
+    def loss(actor):
+        found, log_std = actor(inputs, key)
+        left, safe = method.left(cost, batch.features, found, budget.state, v_c)
+        worth = method.worth(reward, batch.features, found, left, budget.state)
+        excess = jnp.maximum(-left[:, 0], 0) / spread(q_c - v_c)
+        clone = jnp.mean((found - batch.action) ** 2, axis=1)
+        width = gaussian_log_density(mean, log_std, batch.action)
+        return jnp.mean(clone - 2.5 / size * jnp.where(safe, worth, 0.0) + excess - width)
+
+    def whole(actor):
+        changed = eqx.tree_at(lambda p: p.actor, policy, actor)
+        return method.actor_loss((cost, reward, changed), batch, budget, q_c, v_c, key)[0]
+
+    check_every_leaf(policy.actor, loss, jax.grad(whole)(policy.actor))
+
+
+def test_td3_parts_take_the_same_step_alone_and_together(td3):
+    method, state, _, batch, _, _ = td3
+    parts = ("cost", "reward", "policy")
+    step = jax.jit(method.update, static_argnums=(3, 4))
+    together, _ = step(state, batch, jax.random.key(5), SPEC, parts)
+    alone, _ = step(state, batch, jax.random.key(5), SPEC, ("reward",))
+    for x, y in zip(
+        *map(jax.tree.leaves, (alone.networks["reward"], together.networks["reward"])), strict=True
+    ):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert alone.networks["reward"].value is None
+    in_turn = dataclasses.replace(method, phases="in-turn")
+    assert (method.schedule, in_turn.schedule) == ((parts,), (("cost",), ("reward", "policy")))
+
+
+# ---- exact fixed points -----------------------------------------------------------------------------
+
+GAMMA_COST = 0.8
+OMEGA = (1.0, 3.0)
+
+
+def fixed_point(table: Table, share: np.ndarray, method: BCRL, omega: np.ndarray):
+    """V (k, S) and Q (k, S, A) that the regression of `method` must reach, and its base policy, in tables.
+
+    `share` is how often the log visits each state: the spread is taken over the whole log.
+    """
+    value = np.zeros((len(table.costs), STATES))
+    for _ in range(100_000):
+        critic = table.costs + GAMMA_COST * np.einsum("ijk,ck->cij", table.moves, value)
+        saved = np.einsum("c,cij->ij", omega, value[..., None] - critic)
+        unit = 1.0
+        if method.temperature_unit == "spread":
+            unit = np.sqrt(np.sum(share[:, None] * table.behaviour * saved**2))
+        z = saved / (method.temperature_c * unit)
+        if method.cost_regression == "gumbel":
+            capped = z if method.exponent_limit is None else np.minimum(z, method.exponent_limit)
+            weight = np.where(np.abs(z) < 1e-9, 1.0, np.expm1(capped) / np.where(z == 0, 1.0, z))
+        else:
+            t = 1 + z / 2
+            weight = np.where(np.abs(z) < 1e-9, 1.0, (np.maximum(t, 0) - 1) / np.where(z == 0, 1.0, z / 2))
+        base = table.behaviour * weight
+        base /= base.sum(1, keepdims=True)
+        new = np.einsum("ij,cij->ci", base, critic)
+        if np.abs(new - value).max() < 1e-12:
+            return value, critic, base
+        value = (value + new) / 2
+    raise AssertionError("the fixed point was not reached")
+
+
+@pytest.mark.parametrize(
+    ("k", "options"),
+    [
+        (
+            1,
+            {
+                "cost_regression": "gumbel",
+                "temperature_c": 0.3,
+                "temperature_unit": "raw",
+                "exponent_limit": None,
+            },
+        ),
+        (1, {"cost_regression": "sparse", "temperature_c": 0.2}),
+        (2, {"cost_regression": "gumbel", "temperature_c": 0.7}),
+    ],
+)
+def test_learned_cost_critics_are_the_fixed_point(k, options):
+    data, table = make_log(k)
+    omega = np.array(OMEGA[:k])
+    method = BCRL(
+        **options,
+        gamma_cost=GAMMA_COST,
+        cost_weights=OMEGA[:k],
+        hidden=(32,),
+        batch_size=512,
+        learning_rate=1e-3,
+        target_rate=0.02,
+    )
+    spec, normaliser = Spec.of(data, 5_000), Normaliser.of(data.observations)
+    arrays, state = method.prepare(data, normaliser), initial_state(method, spec, (0,))
+    for point in train(method, arrays, spec, (0,), state, step=0, log_every=5_000, schedule=(("cost",),)):
+        state = point.state
+    actor = method.actor(jax.tree.map(lambda x: x[0], state), arrays, normaliser, spec)
+
+    share = data.observations.mean(0)
+    value, critic, base = fixed_point(table, share, method, omega)
+    np.testing.assert_allclose(
+        value, evaluate(table, base, GAMMA_COST), rtol=1e-8
+    )  # one policy for all costs
+    features = normaliser(jnp.eye(STATES))
+    pairs = jnp.repeat(features, ACTIONS, axis=0), jnp.tile(jnp.asarray(CODES, jnp.float32), (STATES, 1))
+    np.testing.assert_allclose(np.asarray(actor.least_cost(features)).T, value, rtol=0.02)
+    np.testing.assert_allclose(
+        np.asarray(actor.cost_to_go(*pairs)).T.reshape(critic.shape), critic, rtol=0.02
+    )
+    # It is not the log's own cost: that is farther away than the tolerance.
+    own = evaluate(table, table.behaviour, GAMMA_COST)
+    assert np.min(omega @ own / (omega @ value)) > 1.05
+    if k == 1 and method.cost_regression == "gumbel":
+        soft = -0.3 * np.log(np.sum(table.behaviour * np.exp(-critic[0] / 0.3), axis=1))
+        np.testing.assert_allclose(value[0], soft, rtol=1e-8)
+
+
+# ---- learning ---------------------------------------------------------------------------------------
+
+LEARNERS = {
+    "xql": {"instance": "xql"},
+    "sparse": {"instance": "sparse"},
+    "mixed": {"cost_regression": "sparse", "reward_regression": "gumbel"},
+    "td3bc": {"instance": "td3bc", "greed": 5.0},
+}
+
+
+@pytest.fixture(scope="module", params=LEARNERS)
+def lane_policy(request):
+    options = {"hidden": (32, 32), "learning_rate": 1e-3, **LEARNERS[request.param]}
+    method, _ = make_method("bcrl", "cpu", "point", options)
+    return fit(lane_log(), method, steps=1_500, log_every=1_500).policy()
+
+
+@pytest.mark.slow
+def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
+    """Cloning the log earns −14. What is right of the border earns more and costs."""
+    episodes = roll_out(lane_policy, Lane(), (2.0, 6.0, 12.0))
+    returns, costs = episodes.returns.mean(1), episodes.costs.mean(1)
+    assert np.all(returns > [2.0, 4.0, 8.0])
+    assert np.all(costs < [2.5, 6.5, 12.5])
+    assert costs[0] + 5 < costs[2]
+
+    lane_policy.save(tmp_path / "policy.bcrl")
+    again = bcrl.load(tmp_path / "policy.bcrl")
+    assert again.method == lane_policy.method
+    seen = np.linspace(-1, 1, 7, dtype=np.float32)[:, None]
+    actions = [policy.start(threshold=np.full(7, 4.0)).act(seen) for policy in (lane_policy, again)]
+    np.testing.assert_array_equal(*actions)
+    # The instance that leaves the log asks of every action whether it is safe; the others only if told to.
+    assert again.actor.guarded == isinstance(again.method, BCRLTD3)
+
+
+def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback(tiny_log):
+    method = BCRLTD3(hidden=(8,), batch_size=16)
+    policy = fit(tiny_log, method, steps=1, log_every=1).policy()
+    seen, thresholds = tiny_log.observations[:64], np.linspace(0.5, 12, 64)
+    free = bcrl.policy.Policy(dataclasses.replace(policy.actor, guarded=False), method, policy.spec, {})
+    one, two, three = (
+        policy.start(threshold=thresholds),
+        free.start(threshold=thresholds),
+        free.start(threshold=thresholds, prune=1),
+    )
+    guarded, unguarded = one.act(seen), two.act(seen)
+    np.testing.assert_array_equal(guarded, three.act(seen))
+    np.testing.assert_array_equal(one.fallback, three.fallback)
+    replaced = one.fallback & ~two.fallback
+    assert 0 < replaced.sum() < 64
+    features = jax.vmap(policy.actor.normaliser)(jnp.asarray(seen))
+    np.testing.assert_allclose(guarded[replaced], policy.actor.fallback(features)[0][replaced], atol=1e-6)
+    np.testing.assert_array_equal(guarded[~replaced], unguarded[~replaced])
+
+
+# ---- options ----------------------------------------------------------------------------------------
+
+
+def test_an_instance_stands_for_options_that_win_over_it():
+    for instance, regression in (("iql", "expectile"), ("xql", "gumbel"), ("sparse", "sparse")):
+        method, _ = make_method("bcrl", "cpu", "metadrive", {"instance": instance})
+        assert (method.cost_regression, method.reward_regression) == (regression, regression)
+        assert method.tau_c == 0.4
+    method, _ = make_method("bcrl", "paper", "bullet", {"instance": "xql", "reward_regression": "sparse"})
+    assert (method.cost_regression, method.reward_regression) == ("gumbel", "sparse")
+    assert isinstance(make_method("bcrl", "paper", "bullet", {"instance": "td3bc"})[0], BCRLTD3)
+    assert "instance" not in dataclasses.asdict(method), "what is saved is what is done"
+
+
+def test_instances_on_the_command_line():
+    def options(*words):
+        words = ["--data", "log.npz", "--out", "run", *words]
+        command, default = command_for(words)
+        return parse(command, "bcrl train", words, default).options
+
+    assert options() == BCRL()
+    assert options("--instance", "xql").reward_regression == "gumbel"
+    mixed = options("--instance=sparse", "--cost-regression", "expectile", "--sparse-extraction", "support")
+    assert mixed == BCRL(reward_regression="sparse", sparse_extraction="support")
+    assert options("--instance", "td3bc", "--greed", "4") == BCRLTD3(greed=4.0)
+    paper = options("--instance", "xql", "--temperature-unit", "raw", "--temperature-c", "0.1")
+    assert json.loads(json.dumps(dataclasses.asdict(paper)))["temperature_c"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "wanted"),
+    [
+        ("bcrl", {"instance": "cql"}, "one of iql, xql, sparse, td3bc"),
+        ("bc-all", {"instance": "xql"}, "bc-all has none"),
+        ("bcrl", {"cost_regression": "quantile"}, "cost_regression"),
+        ("bcrl", {"temperature_c": 0.0}, "temperature_c"),
+        ("bcrl", {"temperature_r": -1.0}, "temperature_r"),
+        ("bcrl", {"exponent_limit": 0.0}, "exponent_limit"),
+        ("bcrl", {"instance": "td3bc", "greed": 0.0}, "greed"),
+        ("bcrl", {"instance": "td3bc", "noise": -0.1}, "noise"),
+        ("bcrl", {"instance": "td3bc", "unsafe_price": -1.0}, "unsafe_price"),
+    ],
+)
+def test_bad_options_of_instances_are_named(name, options, wanted):
+    with pytest.raises(BCRLError, match=wanted):
+        make_method(name, "paper", "bullet", options)
+
+
+def test_the_expectile_is_as_it_was():
+    """The default instance goes the same way as ever: its loss is the expectile loss itself."""
+    gap = jnp.asarray(np.random.default_rng(3).normal(size=(9, 1)), jnp.float32)
+    found = BCRL(tau_r=0.7).value_loss("reward", gap, jnp.ones(1))
+    np.testing.assert_array_equal(found, expectile_loss(gap[:, 0], 0.7))

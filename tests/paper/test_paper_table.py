@@ -1,0 +1,76 @@
+"""`bcrl paper table ships`: the paper's numbers beside those of a results file."""
+
+import pytest
+
+from bcrl.cli import main
+from bcrl.cli.paper_table import ship_rows
+from bcrl.ship.evaluate import ShipResult, write_ship_results
+
+
+def episode(run, method, budget, success, gc_ade=10.0, scenario=0):
+    return ShipResult(run, method, 0, budget, 15 * budget, scenario, 80.0, gc_ade, 0.25, 0.001, 5.0, success,
+                      3.0, 60, 0.0)  # fmt: skip
+
+
+RESULTS = [
+    *(episode("mine", "bcrl", 1.0, success, 20.0, i) for i, success in enumerate((1.0, 0.0))),
+    *(episode("mine", "bcrl", 0.5, 1.0, 30.0, i) for i in range(2)),
+    *(episode("cloned", "bc-all", 0.5, 1.0, 12.0, i) for i in range(2)),
+    *(episode("expert", "expert", float("nan"), 1.0, 0.0, i) for i in range(2)),
+]
+
+
+def test_the_papers_numbers_stand_before_ours():
+    head, *rows = ship_rows(RESULTS)
+    assert head[2] == "GC-ADE m ↓"
+    named = {(row[0], row[1]): row for row in rows}
+    assert list(named) == [
+        ("expert", ""),
+        ("BCRL", "0.5"),
+        ("BCRL", "1"),
+        ("BC-All", "0.5"),
+        ("CAPS", ""),
+        ("CCAC", ""),
+        ("LSPC", ""),
+    ]
+    assert named["expert", ""][2] == "0.00 / 0.00 ± 0.00"
+    assert named["BCRL", "0.5"][2] == "52.08 ± 10.64 / 30.00 ± 0.00"
+    assert named["BCRL", "1"][6].startswith("0.88 ± 0.03 / 0.50 ± 0.3")
+    assert named["BC-All", "0.5"][3] == "– / 0.25 ± 0.00"
+    assert named["CAPS", ""][2:] == [
+        "87.30 ± 19.82 / –",
+        "0.23 ± 0.05 / –",
+        "0.0034 ± 0.0006 / –",
+        "5.67 ± 0.07 / –",
+        "0.73 ± 0.16 / –",
+        "",
+    ]
+
+
+def test_two_runs_of_a_method_keep_their_names():
+    twin = [episode("other", "bcrl", 0.5, 1.0, scenario=i) for i in range(2)]
+    names = [row[0] for row in ship_rows([*RESULTS, *twin])]
+    assert "BCRL, mine" in names
+    assert "BCRL, other" in names
+
+
+def test_the_verb_prints_markdown(tmp_path, capsys):
+    write_ship_results(RESULTS, tmp_path / "ships.csv")
+    main(["paper", "table", "ships", str(tmp_path / "ships.csv")])
+    lines = capsys.readouterr().out.splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 2 + 7
+    assert len({len(line) for line in table}) == 1
+    assert any("Singapore" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("ships none.csv", "there is no such file"), ("ships {empty}", "has no episode"), ("boats x", "boats")],
+)
+def test_mistakes_with_a_table_end_in_one_line(words, wanted, tmp_path, capsys):
+    write_ship_results([], tmp_path / "empty.csv")
+    with pytest.raises(SystemExit) as stop:
+        main(["paper", "table", *words.format(empty=tmp_path / "empty.csv").split()])
+    assert stop.value.code == 2
+    assert wanted in capsys.readouterr().err
