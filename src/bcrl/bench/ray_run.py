@@ -51,6 +51,7 @@ def run_on_ray(works: Sequence[Work], store: Store, runs: Path, pace: Pace, clus
     """
     if pace.workers is None:  # one per core would be many more than the task has asked for
         pace = replace(pace, workers=max(1, int(cluster.evaluate_cpus)))
+    works = [replace(work, log=work.log.resolve()) for work in works]  # workers stand in other folders
     done = store.done()
     cells = sum(len(missing(work.reported(seed), done)) for work in works for seed in work.job.seeds)
     with _ray(cluster.address) as ray, progress("bench on Ray", len(works) + cells, "jobs and cells") as tick:

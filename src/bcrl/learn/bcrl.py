@@ -81,7 +81,7 @@ class Augmented(eqx.Module):
 
 PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
 
-# In spreads; what they mean for V is told in docs/method.md.
+# In spreads; what they mean for V is told in docs/instances.md.
 TEMPERATURES: dict[Regression, float] = {"gumbel": 1.0, "sparse": 0.5}
 
 

@@ -109,7 +109,7 @@ def train(
             steps=job.steps,
             out=runs / job.folder / "-".join(["seeds", *map(str, seeds)]),
             resume=True,
-            log_every=log_every,
+            log_every=min(log_every, job.keep_every or log_every),
             checkpoint_every=checkpoint_every,
             keep_every=job.keep_every,
         )

@@ -266,8 +266,10 @@ def _check(
     for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
         if value < 1:
             raise BCRLError(f"{name} is {value}, but must be at least 1")
-    if keep_every < 0:
-        raise BCRLError(f"keep_every is {keep_every}, but must be 0 (keep the last alone) or more")
+    if keep_every < 0 or 0 < keep_every < log_every:
+        raise BCRLError(
+            f"keep_every is {keep_every}, but must be 0 (keep the last alone) or at least log_every, {log_every}"
+        )
     if keep_every and out is None:
         raise BCRLError("keep_every needs the folder of a run: give out")
     if resume and out is None:

@@ -62,6 +62,12 @@ def start_time(scenarios: Scenarios, scenario: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
+def when(scenarios: Scenarios, scenario: int) -> str:
+    """Its start in words, such as 6 December 2020, 19:32 UTC."""
+    start = start_time(scenarios, scenario)
+    return f"{start.day} {start:%B %Y, %H:%M} UTC"
+
+
 def sailed_water(scenarios: Scenarios) -> np.ndarray:
     """(rows, columns) bool from the south-west: cells in which any ship of the log ever was."""
     columns, rows = (int(np.ceil(metres / CELL)) for metres in scenarios.box.size)
@@ -98,12 +104,12 @@ def write_map(
 
 def map_page(scenarios: Scenarios, drawn: Map, *, coastline: Coastline | None = None, note: str = "") -> str:
     """The page as text; `note` is a sentence about the roll-outs, such as what they were allowed to cost."""
-    box, start = drawn.box, start_time(scenarios, drawn.scenario)
+    box = drawn.box
     title = f"Scenario {drawn.scenario}"
     others = len(drawn.neighbours)
     source = f", {scenarios.about['source']}" if scenarios.about.get("source") else ""
     lead = (
-        f"{start:%-d %B %Y, %H:%M} UTC{source}: "
+        f"{when(scenarios, drawn.scenario)}{source}: "
         f"a ship among {others} {'other' if others == 1 else 'others'} on its way to the goal. {note}"
     )
     data, script = _json(_data(scenarios, drawn, coastline)), _package_text("map.js")

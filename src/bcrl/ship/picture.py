@@ -10,7 +10,7 @@ import numpy as np
 from bcrl.report.figure import matplotlib, style
 from bcrl.report.theme import LIGHT
 from bcrl.ship.coastline import Coastline
-from bcrl.ship.map import CELL, SERIES, WATER, headings, sailed_water, start_time, told
+from bcrl.ship.map import CELL, SERIES, WATER, headings, sailed_water, told, when
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
 from bcrl.ship.tracks import Map, Route
 
@@ -41,9 +41,7 @@ def draw_map(scenarios: Scenarios, drawn: Map, *, coastline: Coastline | None = 
             _route(axes, number, route, f"{row.name}: {row.close} of {row.steps} steps close, {goal}")
         _goal(axes, drawn.goal)
         axes.set(xlim=(west, east), ylim=(south, north), xticks=[], yticks=[], aspect="equal")
-        axes.set_title(
-            f"Scenario {drawn.scenario}, {start_time(scenarios, drawn.scenario):%-d %B %Y, %H:%M} UTC"
-        )
+        axes.set_title(f"Scenario {drawn.scenario}, {when(scenarios, drawn.scenario)}")
         axes.grid(False)
         axes.spines[:].set_visible(True)
         _scale(axes, west if drawn.goal[0] > (west + east) / 2 else east - 0.42 * longer, south, longer)

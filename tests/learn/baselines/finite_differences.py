@@ -14,20 +14,27 @@ def random_like(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape)), tree)
 
 
-def check_steepest(tree: Any, loss: Callable[[Any], Any], gradient: Any) -> None:
-    """In one entry of each array, the one with the steepest slope; an array with no slope is an error."""
+def check_steepest(tree: Any, loss: Callable[[Any], Any], gradient: Any, *, stacked: bool = False) -> None:
+    """In one entry of each array, the one with the steepest slope; an array with no slope is an error.
+
+    `stacked` looks at each member of an ensemble, so that a leak into one is not hidden by another.
+    """
     leaves, structure = jax.tree.flatten(tree)
     loss = jax.jit(loss)
     for place, (leaf, slope) in enumerate(zip(leaves, jax.tree.leaves(gradient), strict=True)):
-        where = np.unravel_index(int(np.argmax(np.abs(slope))), slope.shape)
-        assert slope[where] != 0, f"array {place} has no gradient"
-        step = 1e-6
+        for member in range(len(leaf)) if stacked else [...]:
+            steepness = np.zeros(slope.shape)
+            steepness[member] = np.abs(slope[member])
+            where = np.unravel_index(int(np.argmax(steepness)), slope.shape)
+            assert slope[where] != 0, f"array {place} has no gradient at {where}"
+            step = 1e-6
 
-        def at(change: float, place: int = place, leaf: Any = leaf, where: Any = where) -> float:
-            changed = [*leaves[:place], leaf.at[where].add(change), *leaves[place + 1 :]]
-            return float(loss(jax.tree.unflatten(structure, changed)))
+            def at(change: float, place: int = place, leaf: Any = leaf, where: Any = where) -> float:
+                changed = [*leaves[:place], leaf.at[where].add(change), *leaves[place + 1 :]]
+                return float(loss(jax.tree.unflatten(structure, changed)))
 
-        np.testing.assert_allclose(slope[where], (at(step) - at(-step)) / (2 * step), rtol=1e-5, atol=1e-8)
+            difference = (at(step) - at(-step)) / (2 * step)
+            np.testing.assert_allclose(slope[where], difference, rtol=1e-5, atol=1e-8)
 
 
 def is_zero(tree: Any) -> bool:

@@ -290,22 +290,22 @@ def test_bad_options_are_named(options):
 @pytest.mark.parametrize(
     ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
     [
-        (2.0, 2.0, 8.0, 0.0, 2.0),  # waits at the border: seen over 5 seeds 4.3 … 5.2, cost 0 … 0.1
-        (20.0, 11.0, 20.0, 11.0, 20.0),  # nothing is forbidden: 13.4 … 14.3, cost 14.3 … 15
+        (2.0, 2.0, 8.0, 0.0, 2.0),  # waits at the border: over 4 seeds 4.5 … 5.2, cost 0 … 0.05
+        (20.0, 11.0, 20.0, 11.0, 20.0),  # nothing is forbidden: 13.4 … 14, cost 14 … 14.6
     ],
 )
 def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
     """Cloning earns −14. The auto-encoder is let off its leash, for the log's usual actions lead nowhere."""
     method = BCQLag(
         threshold=threshold,
-        hidden=(32, 32),
-        vae_hidden=(32, 32),
+        hidden=(64,),
+        vae_hidden=(64,),
         vae_kl=0.02,
         latent_limit=2.0,
         candidates=6,
         batch_size=64,
         reward_scale=1.0,
-        learning_rate=3e-3,
+        learning_rate=5e-3,
         target_rate=0.02,
         gamma=0.9,
     )

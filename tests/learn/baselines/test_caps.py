@@ -123,6 +123,7 @@ def test_gradients_reach_their_own_networks_alone(double):
             trained[name],
             lambda n, name=name, mine=mine: sum(loss({name: n})[1][m] for m in mine),
             gradient[name],
+            stacked=name in ("values", "critics"),
         )
 
 

@@ -445,6 +445,7 @@ def trained():
     return fit(lane_log(), method, steps=1000)
 
 
+@pytest.mark.slow
 def test_learns_to_spend_what_it_is_given(trained):
     """Cloning earns −14 here: it knows not whom to clone. Asked for a cost, this finds those who had it."""
     episodes = roll_out(trained.policy(), Lane(), (2.0, 6.0, 12.0))

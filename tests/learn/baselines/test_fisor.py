@@ -281,6 +281,7 @@ def trained():
     return fit(lane_log(), method, steps=3000)
 
 
+@pytest.mark.slow
 def test_earns_without_any_cost(trained):
     """Cloning earns −14 and costs; the constraint is a hard one, so thresholds make no difference."""
     episodes = roll_out(trained.policy(), Lane(), (2.0, 12.0))

@@ -249,14 +249,14 @@ class CCAC(Baseline):
         q, q_c, made_cost = q[:, :count], q_c[:, :count], q_c[:, count:].min(axis=0)
         chosen = join(batch.features, action, shown)
         worth, spent = (x.min(axis=0) for x in self.judge(stop_gradient(critics), chosen))
-        ahead = join(batch.next_features, stop_gradient(next_action), next_shown)
+        ahead = join(batch.next_features, next_action, next_shown)
         goal, goal_c = self.goals(targets, batch, ahead)
         over, made_over = spent - sample.limit, made_cost - sample.limit
 
         made_price, price = self.prices(trained["multipliers"], shown)
         critic_loss = squared_error(q, goal)
         cost_loss = squared_error(q_c, goal_c) - mean_over(stop_gradient(made_price) * made_over, kept)
-        actor_loss = jnp.mean(-worth + price * over)
+        actor_loss = jnp.mean(-worth + stop_gradient(price) * over)
         if not self.faithful:
             actor_loss += size_loss(mean[:count], log_std[:count])
         multiplier_loss = self.multiplier_loss(

@@ -98,7 +98,7 @@ def latent_kl(mean: Float[Array, "*b z"], log_std: Float[Array, "*b z"]) -> Floa
 def dropout(x: Float[Array, "*b"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b"]:
     """Zeroes entries with the probability `rate`, rounded to a 256th; none without a key.
 
-    A byte of randomness each: in a wide network a word each takes as long as the network itself.
+    One random byte each: a quarter of the random numbers that a word each would take.
     """
     if key is None or rate == 0.0:
         return x

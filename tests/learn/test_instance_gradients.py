@@ -1,0 +1,198 @@
+"""Gradients of BCRL's instances: Gumbel and sparse regression, and TD3+BC by numpy and finite differences."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_gradients import check_every_leaf, only_zeros
+
+from bcrl.learn.bcrl import BCRL, Batch, State
+from bcrl.learn.bcrl_td3 import BCRLTD3
+from bcrl.learn.losses import gaussian_log_density, spread
+from bcrl.learn.method import Spec
+from bcrl.learn.networks import apply_each
+
+SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def random_state(method: BCRL, seed: int = 1) -> State:
+    rng = np.random.default_rng(seed)
+    shape = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
+    return State(
+        jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), shape.networks),
+        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.optimisers),
+    )
+
+
+def random_batch() -> Batch:
+    rng = np.random.default_rng(0)
+    columns = (
+        rng.normal(size=(6, 2)),
+        rng.uniform(-1, 1, (6, 1)),
+        rng.normal(size=6),
+        rng.random((6, 1)),
+        rng.normal(size=(6, 2)),
+        np.array([1.0, 1, 1, 0, 1, 1]),
+    )
+    return Batch(*map(jnp.asarray, columns))
+
+
+@pytest.mark.parametrize("regression", ["gumbel", "sparse"])
+def test_value_gradients_are_those_of_the_textbook_loss(regression):
+    """Finite differences of e^z − z − 1 and of 1[t > 0] t² + V/α, through the value network."""
+    temperature = 2.0
+    method = BCRL(
+        hidden=(4,),
+        cost_regression=regression,
+        temperature_c=temperature,
+        temperature_unit="raw",
+        exponent_limit=None,
+    )
+    cost, batch = random_state(method).networks["cost"], random_batch()
+    pairs = jnp.concatenate([batch.features, batch.action], 1)
+    q = jnp.max(apply_each(cost.target, pairs), axis=0)[:, 0]
+    peak = jnp.maximum(jnp.max((cost.value(batch.features)[:, 0] - q) / temperature), -1.0)
+
+    def textbook(value):
+        v = value(batch.features)[:, 0]
+        if regression == "gumbel":
+            z = (v - q) / temperature
+            return 2 * temperature**2 * jnp.exp(-peak) * jnp.mean(jnp.exp(z) - z - 1)
+        t = 1 + (v - q) / (2 * temperature)
+        return 4 * temperature**2 * jnp.mean(jnp.where(t > 0, t**2, 0) - v / temperature)
+
+    gradient = jax.grad(lambda c: method.cost_losses(c, batch)[0])(cost)
+    check_every_leaf(cost.value, textbook, gradient.value)
+
+
+@pytest.fixture(scope="module", params=["soft", "direct"])
+def td3(request, _double_precision):
+    """The method, its networks, a batch and its budgets."""
+    method = BCRLTD3(hidden=(4,), dropout=0.3, tracking=request.param, batch_size=6, max_budget=0.3)
+    state, batch = random_state(method, 8), random_batch()
+    networks = tuple(state.networks[part] for part in ("cost", "reward", "policy"))
+    _, q_c, v_c, next_v_c, _ = method.cost_losses(networks[0], batch)
+    budget = method.augment(jax.random.key(2), batch, q_c, v_c, next_v_c, SPEC)
+    return method, state, networks, batch, budget, (q_c, v_c, next_v_c)
+
+
+def test_td3_critic_loss_by_numpy(td3):
+    method, _, (cost, reward, policy), batch, budget, (_, _, next_v_c) = td3
+    soft = method.tracking == "soft"
+    quiet = dataclasses.replace(method, noise=0.0, unsafe_price=0.0)
+    loss, metrics = quiet.critic_loss((cost, reward, policy), batch, budget, next_v_c, jax.random.key(0))
+
+    def q_c(action):
+        return np.asarray(apply_each(cost.target, jnp.concatenate([batch.next_features, action], 1))).max(0)
+
+    seen = np.asarray(budget.next_state)
+    delta = seen + next_v_c if soft else seen
+    mine = policy.actor(jnp.concatenate([batch.next_features, jnp.log1p(jnp.maximum(seen, 0))], 1))[0]
+    careful = policy.fallback(batch.next_features)[0]
+    allowed = (q_c(mine) <= delta) & (delta - next_v_c >= 0.1)
+    assert 0 < allowed.sum() < 6, "both must happen for this test to say something"
+    assert float(metrics["reward/next_fallback"]) == pytest.approx(1 - allowed.mean())
+    action = jnp.where(allowed, mine, careful)
+    shown = np.maximum(delta - q_c(action), 0) if soft else np.maximum(seen, 0)
+    rows = jnp.concatenate([batch.next_features, action, jnp.log1p(shown)], 1)
+    worth = np.asarray(apply_each(reward.target, rows))[..., 0].min(0)
+    goal = batch.reward + 0.99 * batch.goes_on * worth
+    rows = jnp.concatenate([batch.features, batch.action, jnp.log1p(budget.action)], 1)
+    wanted = np.mean((np.asarray(apply_each(reward.critic, rows))[..., 0] - goal) ** 2)
+    np.testing.assert_allclose(loss, wanted, rtol=1e-9)
+
+
+def test_td3_actor_loss_by_numpy(td3):
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
+    soft = method.tracking == "soft"
+    key = jax.random.key(3)
+    _, metrics = method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)
+    mean = policy.actor(jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1), key)[0]
+    spent = np.asarray(apply_each(cost.target, jnp.concatenate([batch.features, mean], 1))).max(0)
+    left = np.asarray(budget.state + v_c if soft else budget.state) - spent
+    safe = left[:, 0] >= 0
+    assert 0 < safe.sum() < 6, "both must happen for this test to say something"
+    shown = np.maximum(left, 0) if soft else budget.state
+    worth = np.asarray(
+        apply_each(reward.target, jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
+    )
+    worth = worth[..., 0].min(0)
+    excess = np.maximum(-left[:, 0], 0) / np.sqrt(np.mean((q_c - v_c) ** 2))
+    clone = np.mean((mean - batch.action) ** 2, axis=1)
+    wanted = np.mean(clone - 2.5 / np.abs(worth).mean() * np.where(safe, worth, 0) + excess)
+    np.testing.assert_allclose(metrics["policy/loss"], wanted, rtol=1e-5)
+    assert float(metrics["policy/unsafe"]) == pytest.approx(1 - safe.mean())
+
+
+def test_td3_gradients_stay_where_they_belong(td3):
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, next_v_c) = td3
+    key = jax.random.key(3)
+
+    def critic_loss(cost, reward, policy):
+        return method.critic_loss((cost, reward, policy), batch, budget, next_v_c, key)[0]
+
+    of_cost, of_reward, of_policy = jax.grad(critic_loss, argnums=(0, 1, 2))(cost, reward, policy)
+    assert only_zeros((of_cost, of_reward.target, of_policy))
+    frozen = reward.critic
+
+    def at_critic(critic):
+        return critic_loss(cost, eqx.tree_at(lambda r: r.critic, reward, critic), policy)
+
+    check_every_leaf(frozen, at_critic, of_reward.critic)
+
+    def actor_loss(cost, reward, policy):
+        return method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)[0]
+
+    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(cost, reward, policy)
+    # Targets are no parameters: what training moves are value and critic.
+    assert only_zeros((gradients[0].value, gradients[0].critic, gradients[1].critic))
+    assert only_zeros(gradients[2].fallback)
+
+
+def test_td3_actor_gradient(td3):
+    """The scale λ is a constant of the step, and so is the mean for the standard deviation's loss."""
+    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
+    key = jax.random.key(3)
+    inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
+    mean = policy.actor(inputs, key)[0]
+    left, _ = method.left(cost, batch.features, mean, budget.state, v_c)
+    size = jnp.abs(method.worth(reward, batch.features, mean, left, budget.state)).mean() + 1e-6
+
+    def loss(actor):
+        found, log_std = actor(inputs, key)
+        left, safe = method.left(cost, batch.features, found, budget.state, v_c)
+        worth = method.worth(reward, batch.features, found, left, budget.state)
+        excess = jnp.maximum(-left[:, 0], 0) / spread(q_c - v_c)
+        clone = jnp.mean((found - batch.action) ** 2, axis=1)
+        width = gaussian_log_density(mean, log_std, batch.action)
+        return jnp.mean(clone - 2.5 / size * jnp.where(safe, worth, 0.0) + excess - width)
+
+    def whole(actor):
+        changed = eqx.tree_at(lambda p: p.actor, policy, actor)
+        return method.actor_loss((cost, reward, changed), batch, budget, q_c, v_c, key)[0]
+
+    check_every_leaf(policy.actor, loss, jax.grad(whole)(policy.actor))
+
+
+def test_td3_parts_take_the_same_step_alone_and_together(td3):
+    method, state, _, batch, _, _ = td3
+    parts = ("cost", "reward", "policy")
+    step = jax.jit(method.update, static_argnums=(3, 4))
+    together, _ = step(state, batch, jax.random.key(5), SPEC, parts)
+    alone, _ = step(state, batch, jax.random.key(5), SPEC, ("reward",))
+    for x, y in zip(
+        *map(jax.tree.leaves, (alone.networks["reward"], together.networks["reward"])), strict=True
+    ):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert alone.networks["reward"].value is None
+    in_turn = dataclasses.replace(method, phases="in-turn")
+    assert (method.schedule, in_turn.schedule) == ((parts,), (("cost",), ("reward", "policy")))
