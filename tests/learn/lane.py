@@ -1,8 +1,8 @@
 """A small world with an answer known by heart, for the learning tests of the methods.
 
 A body on a lane moves by up to 0.2 a step; the farther right, the more it earns; right of 0.5 each step costs
-1. The best with no cost is to stand just left of 0.5, the best with any cost is to run to 1. The log is made by
-drivers who do not look where they are, so cloning it earns little.
+1. The best with no cost is to stand just left of 0.5, the best with any cost is to run to 1. The log is made
+by drivers who do not look where they are, so cloning it earns little.
 """
 
 from typing import ClassVar

@@ -183,6 +183,7 @@ def test_td3_actor_gradient(td3):
     check_every_leaf(policy.actor, loss, jax.grad(whole)(policy.actor))
 
 
+@pytest.mark.parametrize("td3", ["soft"], indirect=True)
 def test_td3_parts_take_the_same_step_alone_and_together(td3):
     method, state, _, batch, _, _ = td3
     parts = ("cost", "reward", "policy")

@@ -247,8 +247,7 @@ def fixed_point(table: Table, share: np.ndarray, method: BCRL, omega: np.ndarray
                 "exponent_limit": None,
             },
         ),
-        (1, {"cost_regression": "sparse", "temperature_c": 0.2}),
-        (2, {"cost_regression": "gumbel", "temperature_c": 0.7}),
+        (2, {"cost_regression": "sparse", "temperature_c": 0.2}),
     ],
 )
 def test_learned_cost_critics_are_the_fixed_point(k, options):
@@ -263,9 +262,9 @@ def test_learned_cost_critics_are_the_fixed_point(k, options):
         learning_rate=1e-3,
         target_rate=0.02,
     )
-    spec, normaliser = Spec.of(data, 5_000), Normaliser.of(data.observations)
+    spec, normaliser = Spec.of(data, 4_000), Normaliser.of(data.observations)
     arrays, state = method.prepare(data, normaliser), initial_state(method, spec, (0,))
-    for point in train(method, arrays, spec, (0,), state, step=0, log_every=5_000, schedule=(("cost",),)):
+    for point in train(method, arrays, spec, (0,), state, step=0, log_every=4_000, schedule=(("cost",),)):
         state = point.state
     actor = method.actor(jax.tree.map(lambda x: x[0], state), arrays, normaliser, spec)
 
@@ -324,11 +323,11 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
     assert again.actor.guarded == isinstance(again.method, BCRLTD3)
 
 
-def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback(tiny_log):
-    method, spec = BCRLTD3(hidden=(8,)), Spec.of(tiny_log, steps=1)
-    state, normaliser = method.init(jax.random.key(0), spec), Normaliser.of(tiny_log.observations)
-    policy = Policy(method.actor(state, None, normaliser, spec), method, spec, {})
-    seen, thresholds = tiny_log.observations[:64], np.linspace(0.5, 12, 64)
+def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
+    method, spec = BCRLTD3(hidden=(8,)), Spec(3, 2, 1, 20, (1.0,), 1)
+    policy = Policy(method.blank_actor(spec), method, spec, {})  # any parameters will do
+    seen = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
+    thresholds = np.linspace(0.5, 12, 64)
     free = Policy(dataclasses.replace(policy.actor, guarded=False), method, policy.spec, {})
     one, two, three = (
         policy.start(threshold=thresholds),

@@ -77,5 +77,5 @@ def test_keeping_needs_a_folder_and_a_count(tiny_log, tmp_path):
         fit(tiny_log, METHOD, steps=10, log_every=5, keep_every=5)
     with pytest.raises(BCRLError, match="keep_every is -1"):
         train(tiny_log, tmp_path, keep_every=-1)
-    with pytest.raises(BCRLError, match="keep_every is 5, but must be .* at least log_every, 10"):
+    with pytest.raises(BCRLError, match=r"keep_every is 5, but must be .* at least log_every 10"):
         train(tiny_log, tmp_path, keep_every=5)

@@ -268,7 +268,7 @@ def _check(
             raise BCRLError(f"{name} is {value}, but must be at least 1")
     if keep_every < 0 or 0 < keep_every < log_every:
         raise BCRLError(
-            f"keep_every is {keep_every}, but must be 0 (keep the last alone) or at least log_every, {log_every}"
+            f"keep_every is {keep_every}, but must be 0 (the last alone) or at least log_every {log_every}"
         )
     if keep_every and out is None:
         raise BCRLError("keep_every needs the folder of a run: give out")

@@ -63,7 +63,7 @@ class Sample(eqx.Module):
     left: Float[Array, " b"]  # κ from s on
     shown: Float[Array, "b 1"]
     next_shown: Float[Array, "b 1"]
-    limit: Float[Array, " b"]  # what Q_C may be for κ to hold
+    limit: Float[Array, " b"]  # ℓ, what Q_C may be for κ to hold
     low: Float[Array, " f+a"]
     high: Float[Array, " f+a"]
 
@@ -323,7 +323,7 @@ class CCAC(Baseline):
     def multiplier_loss(
         self, multipliers: MLP, made_price: Array, price: Array, made_over: Array, over: Array, kept: Array
     ) -> Array:
-        """E[λ₁ (Q_C − d)] over made-up pairs kept, −E[λ₂ (Q_C − d)] over the policy, and decay to λ = 1.
+        """E[λ₁ (Q_C − ℓ)] over made-up pairs kept, −E[λ₂ (Q_C − ℓ)] over the policy, and decay to λ = 1.
 
         Where none is kept the first net rests.
         """

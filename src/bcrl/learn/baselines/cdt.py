@@ -160,7 +160,7 @@ class CDT(TwoVariants):
     task: str = ""
     """A task whose published target returns and relabelling to use, such as CarRun; else the log's own."""
     relabel: float = 0.2
-    """Relabelled episodes, as a share of the log's."""
+    """Relabelled episodes, as a share of those that thinning the log leaves."""
     relabel_seed: int = 0
     """Seed of the relabelling: the same for every training seed."""
 

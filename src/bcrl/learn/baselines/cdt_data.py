@@ -120,7 +120,7 @@ def target_returns(data: Dataset, settings: Settings, given: float | None) -> np
 
 
 def labels(data: Dataset, settings: Settings, share: float, seed: int, faithful: bool) -> Labels:
-    """Every episode as it is, and `share` as many again that promise more than any of their cost returned.
+    """Every episode as it is, and some again (`share` of the thinned log) that promise more than they got.
 
     Targets (c, r) above the log's best returns are each given to the nearest episode of cost ≤ c (one hit
     twice passes the second on to another that is about as good), so that a policy asked for too much does
