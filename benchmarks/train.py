@@ -2,10 +2,11 @@
 
 The baseline of the same run is the usual way to train: batches drawn on the host, one call per step.
 
-    python benchmarks/train.py [--hidden 512 512] [--batch 512] [--steps 2000]
+    python benchmarks/train.py [--methods bcrl caps ...] [--hidden 512 512] [--batch 512] [--steps 2000]
 """
 
 import argparse
+import dataclasses
 import json
 import resource
 import time
@@ -16,7 +17,7 @@ import numpy as np
 
 from bcrl.data import Dataset
 from bcrl.learn.loop import initial_state, seed_keys, train
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.method import METHODS, Normaliser, Spec, method_class
 from bcrl.learn.presets import make_method
 
 
@@ -48,7 +49,9 @@ def fetched(tree) -> None:
 def loop_speed(method, arrays, spec: Spec, seeds: tuple[int, ...], steps: int) -> dict:
     state = initial_state(method, spec, seeds)
     fetched(state)
-    points = train(method, arrays, spec, seeds, state, step=0, log_every=steps)
+    # The last group of parts is the main one: what comes before it is warm-up.
+    schedule = method.schedule[-1:]
+    points = train(method, arrays, spec, seeds, state, step=0, log_every=steps, schedule=schedule)
     marks = [time.perf_counter()]
     for point in points:
         if point.metrics is not None:
@@ -65,66 +68,69 @@ def loop_speed(method, arrays, spec: Spec, seeds: tuple[int, ...], steps: int) -
 
 
 def baseline_speed(method, arrays, spec: Spec, steps: int) -> float:
-    """One seed, one call per step, batch indices and rows drawn in numpy."""
+    """One seed, one call per step, batches drawn in the host's memory and sent over."""
     state = jax.tree.map(lambda x: x[0], initial_state(method, spec, (0,)))
-    rows = np.asarray(arrays.rows)
-    random = np.random.default_rng(0)
-    parts = method.schedule[0]
+    host, device = jax.devices("cpu")[0], jax.devices()[0]
+    on_host = jax.device_put(arrays, host)
+    draw = jax.jit(method.sample)
+    parts = method.schedule[-1]
 
     @partial(jax.jit, donate_argnums=0)
-    def step(state, rows, key):
-        batch = method.sample(type(arrays)(rows, arrays.initial_features, arrays.widths), key)
+    def step(state, batch, key):
         return method.update(state, batch, key, spec, parts)
 
     key = seed_keys((0,))[0]
 
     def walk(state, count: int):
         for i in range(count):
-            batch = rows[random.integers(0, len(rows), method.batch_size)]
-            state, _ = step(state, batch, jax.random.fold_in(key, i))
+            batch = draw(on_host, jax.device_put(jax.random.fold_in(key, i), host))
+            state, _ = step(state, jax.device_put(batch, device), jax.random.fold_in(key, i))
         fetched(state)
         return state
 
-    state = walk(state, 20)  # compiles
+    state = walk(state, 5)  # compiles
     started = time.perf_counter()
     walk(state, steps)
     return steps / (time.perf_counter() - started)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--method", default="bcrl")
-    parser.add_argument("--hidden", type=int, nargs="+", default=[512, 512])
-    parser.add_argument("--batch", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=2000, help="steps per timed piece; three are timed")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3], help="how many seeds at once")
-    words = parser.parse_args()
-    options = {"hidden": tuple(words.hidden), "batch_size": words.batch}
-    method, _ = make_method(words.method, "paper", "bullet", options)
+def speed(name: str, words: argparse.Namespace) -> dict:
+    """One method at its published size, or at the one that is asked for."""
+    options = {"batch_size": words.batch} if words.batch else {}
+    if words.hidden:
+        options["hidden"] = tuple(words.hidden)
+    if "threshold" in {field.name for field in dataclasses.fields(method_class(name))}:
+        options["threshold"] = 20.0
+    method, _ = make_method(name, "paper", "bullet", options)
     data = made_up_log(200_000, 8, 2)
     spec = Spec(8, 2, 1, 200, (1.0,), 4 * words.steps)
     arrays = method.prepare(data, Normaliser.of(data.observations))
     rows = [loop_speed(method, arrays, spec, tuple(range(n)), words.steps) for n in words.seeds]
-    usual = baseline_speed(method, arrays, spec, max(words.steps // 4, 50))
-    device = jax.devices()[0]
-    memory = (device.memory_stats() or {}).get("peak_bytes_in_use")
-    print(
-        json.dumps(
-            {
-                "device": device.device_kind,
-                "jax": jax.__version__,
-                "method": words.method,
-                "hidden": words.hidden,
-                "batch": words.batch,
-                "runs": rows,
-                "baseline_steps_per_second": round(usual, 1),
-                "ratio_to_baseline": round(rows[0]["steps_per_second"] / usual, 2),
-                "device_memory_mb": round(memory / 2**20) if memory else None,
-                "host_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10),
-            },
-            indent=2,
-        )
-    )
+    usual = baseline_speed(method, arrays, spec, max(words.steps // 4, 20))
+    memory = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return {
+        "method": name,
+        "hidden": getattr(method, "hidden", None),
+        "batch": getattr(method, "batch_size", None),
+        "runs": rows,
+        "baseline_steps_per_second": round(usual, 1),
+        "ratio_to_baseline": round(rows[0]["steps_per_second"] / usual, 2),
+        "device_memory_mb": round(memory / 2**20) if memory else None,
+        "host_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--methods", nargs="+", default=["bcrl"], choices=sorted(METHODS))
+    parser.add_argument("--hidden", type=int, nargs="+", help="default: the method's own")
+    parser.add_argument("--batch", type=int, help="default: the method's own")
+    parser.add_argument("--steps", type=int, default=2000, help="steps per timed piece; three are timed")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3], help="how many seeds at once")
+    words = parser.parse_args()
+    print(json.dumps({"device": jax.devices()[0].device_kind, "jax": jax.__version__}))
+    for name in words.methods:
+        print(json.dumps(speed(name, words), indent=2), flush=True)
 
 
 if __name__ == "__main__":

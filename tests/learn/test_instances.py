@@ -160,7 +160,7 @@ def test_value_losses_range_from_the_mean_to_the_best_and_costs_mirror_rewards(r
 
 @pytest.mark.parametrize(("regression", "taus"), [("gumbel", (0.7, 0.8)), ("sparse", (0.5, 0.6))])
 def test_default_temperatures_are_as_greedy_as_these_expectiles(regression, taus):
-    """For normally distributed Q, as docs/method.md says."""
+    """For normally distributed Q, as docs/instances.md says."""
     q = np.random.default_rng(1).normal(size=4000)
     with jax.enable_x64(True):
         found = minimiser(BCRL(reward_regression=regression), "reward", q)
@@ -326,8 +326,8 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
 def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     method, spec = BCRLTD3(hidden=(8,)), Spec(3, 2, 1, 20, (1.0,), 1)
     policy = Policy(method.blank_actor(spec), method, spec, {})  # any parameters will do
-    seen = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
-    thresholds = np.linspace(0.5, 12, 64)
+    seen = np.random.default_rng(0).normal(size=(64, 3), scale=3.0).astype(np.float32)
+    thresholds = np.linspace(0.2, 3.0, 64)
     free = Policy(dataclasses.replace(policy.actor, guarded=False), method, policy.spec, {})
     one, two, three = (
         policy.start(threshold=thresholds),

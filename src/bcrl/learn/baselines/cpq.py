@@ -183,7 +183,7 @@ class CPQ(ForOneThreshold):
             "cost/alpha": jnp.exp(log_alpha),
             "cost/strange": jnp.mean(strange),
         }
-        return loss + vae_loss + penalty, (self.next_log_alpha(log_alpha, stop_gradient(gap)), metrics)
+        return loss + vae_loss + penalty, (self.next_log_alpha(log_alpha, gap), metrics)
 
     def vae_loss(self, vae: VAE, batch: Batch, key: PRNGKeyArray) -> Array:
         """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
