@@ -19,7 +19,7 @@ def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) ->
     """Every array of `tree` under its path in the tree, and `header`, in one file, all or nothing."""
     from safetensors.numpy import save_file
 
-    tensors = {name: np.ascontiguousarray(leaf) for name, leaf in _named(tree).items()}
+    tensors = {name: np.asarray(leaf, order="C") for name, leaf in _named(tree).items()}
     with atomic_path(path) as temporary:
         save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
 
@@ -28,7 +28,7 @@ def tensors_sha256(tree: Any) -> str:
     """A name for the arrays of `tree`: the same for the same names, shapes and values."""
     digest = hashlib.sha256()
     for name, leaf in _named(tree).items():
-        array = np.ascontiguousarray(leaf)
+        array = np.asarray(leaf, order="C")
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()

@@ -13,7 +13,14 @@ Instance = Literal["iql", "xql", "sparse", "td3bc"]
 # The networks and steps of the paper's table, and a size that trains in minutes on two CPU cores.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"steps": 100_000},
-    "cpu": {"steps": 20_000, "hidden": (64, 64), "batch_size": 256, "width": 64, "layers": 2},
+    "cpu": {
+        "steps": 20_000,
+        "hidden": (64, 64),
+        "vae_hidden": (64, 64),
+        "width": 64,
+        "layers": 2,
+        "batch_size": 256,
+    },
 }
 
 # What a family changes for every method; what it changes for one is that method's `family_options`.
