@@ -12,7 +12,7 @@ from bcrl.bench.cells import Protocol, Work
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.learn.jobs import Job, find_log
-from bcrl.learn.method import method_class
+from bcrl.learn.method import Method, method_class
 from bcrl.learn.presets import make_method
 from bcrl.progress import progress
 from bcrl.worlds import WORLDS, World, make_world
@@ -90,7 +90,7 @@ def works(plan: Plan, logs: Path) -> list[Work]:
     worlds = [choose_world(name) for name in plan.tasks]
     for world in worlds:  # before anything long is begun
         for entry in plan.entries:
-            _options(entry, plan, world, world.thresholds[0])
+            _method(entry, plan, world, world.thresholds[0])
     files = [_log(logs, world) for world in worlds]
     found = []
     with progress("reading logs", len(worlds), "logs") as tick:
@@ -109,11 +109,11 @@ def _trainings(plan: Plan, entry: Entry, world: World | Task, log: Path, sha256:
     thresholds = tuple(map(float, world.thresholds if plan.thresholds is None else plan.thresholds))
     groups = [(threshold,) for threshold in thresholds] if _fixed(entry) else [thresholds]
     for group in groups:
-        options, steps = _options(entry, plan, world, group[0])
+        method, steps = _method(entry, plan, world, group[0])
         job = Job(
             task=world.name,
-            method=entry.method,
-            options=options,
+            method=method.name,
+            options=dataclasses.asdict(method),  # type: ignore[call-overload]
             steps=steps,
             seeds=plan.seeds,
             data_sha256=sha256,
@@ -129,8 +129,8 @@ def _fixed(entry: Entry) -> bool:
     return "threshold" in names and "threshold" not in entry.options
 
 
-def _options(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[dict[str, Any], int]:
-    """Every option of the method for this task, and the number of steps."""
+def _method(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[Method, int]:
+    """The method with every option for this task, and the number of steps."""
     # Where the published code departs from its own table for a task, it does so for BCRL.
     special = getattr(world, "overrides", {}) if entry.method == "bcrl" else {}
     own = {"threshold": threshold} if _fixed(entry) else {}
@@ -141,7 +141,7 @@ def _options(entry: Entry, plan: Plan, world: World | Task, threshold: float) ->
     steps = steps if asked is None else asked
     if steps < 1:
         raise BCRLError(f"steps is {steps}, but must be at least 1")
-    return dataclasses.asdict(method), steps  # type: ignore[call-overload]
+    return method, steps
 
 
 def _check_sizes(log: Path, data: Dataset, world: World | Task) -> None:
