@@ -1,6 +1,5 @@
 """`bcrl collect`: record a log in a world."""
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +87,7 @@ class Command:
 
     def _check(self, world: "World | Task", out: Path) -> None:
         """Refuses what no log can be recorded with, and what could only fail after the work is done."""
+        from bcrl.cli.out import check_file
         from bcrl.data.files import FORMATS
 
         check_recording(world, world.horizon if self.transitions is None else self.transitions, self.seed)
@@ -95,19 +95,7 @@ class Command:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BCRLError(f"--{name} {value}, but must be at least 1")
-        if out.suffix.lower() not in FORMATS:
-            raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(FORMATS)}")
-        if os.path.isdir(out):
-            raise BCRLError(f"--out {out} is a folder; name a file in it")
-        if os.path.exists(out) and not self.overwrite:
-            raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            writable = os.access(out.parent, os.W_OK | os.X_OK)
-        except OSError:
-            writable = False
-        if not writable:
-            raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
+        check_file(out, FORMATS, self.overwrite)
 
 
 def check_recording(world: "World | Task", transitions: int, seed: int) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from bcrl.cli.data_out import check_out
+from bcrl.cli.out import check_log
 from bcrl.data.files import load_data, save_data
 
 
@@ -24,7 +24,7 @@ class Command:
     """Replace what is there."""
 
     def run(self) -> None:
-        check_out(self.out, self.overwrite)
+        check_log(self.out, self.overwrite)
         data = load_data(self.log, cost_key=self.cost_key)
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")

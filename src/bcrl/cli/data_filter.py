@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from bcrl.cli.arguments import numbers
-from bcrl.cli.data_out import check_out
+from bcrl.cli.out import check_log
 from bcrl.data.files import load_data, save_data
 from bcrl.errors import BCRLError
 
@@ -61,7 +61,7 @@ class Command:
                 raise BCRLError(f"--{name.replace('_', '-')} needs --threshold, the cost up to which is safe")
         if self.seed < 0:
             raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
-        check_out(self.out, self.overwrite)
+        check_log(self.out, self.overwrite)
 
         whole = data = load_data(self.log)
         threshold = 0.0 if self.threshold is None else self.threshold

@@ -1,6 +1,5 @@
 """`bcrl ship data`: AIS logs to a scenario file."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -34,11 +33,12 @@ class Command:
     """Replace the file if it exists."""
 
     def run(self) -> None:
+        from bcrl.cli.out import check_file
         from bcrl.ship.file import write
         from bcrl.ship.make import make_scenarios
         from bcrl.ship.rule import NEW_YORK, RULES, Box
 
-        check_out(self.out, (".npz",), self.overwrite)
+        check_file(self.out, (".npz",), self.overwrite)
         rule = RULES[self.rule]
         box = None
         if self.box is not None:
@@ -62,19 +62,6 @@ class Command:
         write(scenarios, self.out)
         show(scenarios)
         print(f"{len(scenarios):,} scenarios: {self.out}")
-
-
-def check_out(out: Path, suffixes: tuple[str, ...], overwrite: bool) -> None:
-    """Refuses what could only fail after the work is done."""
-    if out.suffix.lower() not in suffixes:
-        raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
-    if out.is_dir():
-        raise BCRLError(f"--out {out} is a folder; name a file in it")
-    if out.exists() and not overwrite:
-        raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
 
 
 def show(scenarios: "Scenarios") -> None:

@@ -46,13 +46,13 @@ class Command:
         from rich.console import Console
 
         from bcrl.cli.evaluate import policy_files
-        from bcrl.cli.ship_data import check_out
+        from bcrl.cli.out import check_file
         from bcrl.policy import load
         from bcrl.ship import load_scenarios
         from bcrl.ship.evaluate import evaluate_ships, table_lines, write_ship_results
 
         if self.out is not None:
-            check_out(self.out, (".csv",), overwrite=True)
+            check_file(self.out, (".csv",), overwrite=True)
         budgets = numbers("budgets", self.budgets)
         scenarios = load_scenarios(self.scenarios)
         runs = {}

@@ -25,12 +25,12 @@ class Command:
     def run(self) -> None:
         import numpy as np
 
-        from bcrl.cli.ship_data import check_out
+        from bcrl.cli.out import check_file
         from bcrl.data.files import FORMATS
         from bcrl.ship import load_scenarios
         from bcrl.ship.log import expert_log
 
-        check_out(self.out, tuple(FORMATS), self.overwrite)
+        check_file(self.out, tuple(FORMATS), self.overwrite)
         scenarios = load_scenarios(self.scenarios)
         which = {
             "training": scenarios.training,

@@ -41,13 +41,13 @@ class Command:
     """A GeoJSON file of lines or polygons in degrees, drawn as far as it is inside the box."""
 
     def run(self) -> None:
-        from bcrl.cli.ship_data import check_out
+        from bcrl.cli.out import check_file
         from bcrl.ship import load_scenarios
         from bcrl.ship.coastline import read_coastline
         from bcrl.ship.map import told, write_map
         from bcrl.ship.tracks import make_map
 
-        check_out(self.out, (".html",), overwrite=True)
+        check_file(self.out, (".html",), overwrite=True)
         if self.png is not None:
             self._check_png(self.png)
         scenarios = load_scenarios(self.scenarios)

@@ -25,13 +25,6 @@ FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 PRICE = 0.7
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_sample(method: BCQLag) -> Sample:
     rng = np.random.default_rng(0)
     batch = Batch(

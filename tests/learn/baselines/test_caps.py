@@ -24,13 +24,6 @@ METHOD = CAPS(hidden=(4,), heads=3)
 FAITHFUL = CAPS(hidden=(4,), heads=3, variant="faithful")
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_batch() -> Batch:
     rng = np.random.default_rng(0)
     return Batch(

@@ -28,13 +28,6 @@ WARM_UP, ALL = METHOD.schedule
 KEY = 5
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_sample(method: CCAC = METHOD, span: float = 100.0) -> Sample:
     """Six transitions; pairs are clipped at ±span."""
     rng = np.random.default_rng(0)

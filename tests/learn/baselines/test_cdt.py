@@ -27,13 +27,6 @@ METHOD = CDT(width=8, layers=2, heads=2, context=3, batch_size=4)
 FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_policy(method: CDT = METHOD):
     return random_like(jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).policy, seed=1)
 

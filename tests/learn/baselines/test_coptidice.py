@@ -26,13 +26,6 @@ FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 BOTH = pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_sample() -> Sample:
     rng = np.random.default_rng(0)
     batch = Batch(

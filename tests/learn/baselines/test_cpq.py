@@ -27,13 +27,6 @@ LIMIT = 0.7 * (1 - 0.9**20)  # κ = 1.4 over 20 steps, discounted by 0.9
 LOG_ALPHA = 0.3
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_sample() -> Sample:
     rng = np.random.default_rng(0)
     batch = Batch(

@@ -25,13 +25,6 @@ METHOD = FISOR(hidden=(4,), batch_size=6, critic_batch=4, policy_width=4, policy
 FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_networks(method: FISOR = METHOD) -> dict:
     return random_like(jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).networks, seed=1)
 

@@ -27,13 +27,6 @@ FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 KEY = 7
 
 
-@pytest.fixture
-def double():
-    """Finite differences need it."""
-    with jax.enable_x64(True):
-        yield
-
-
 def make_batch() -> Batch:
     rng = np.random.default_rng(0)
     return Batch(
