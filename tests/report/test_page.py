@@ -1,4 +1,6 @@
+import base64
 import dataclasses
+import hashlib
 import re
 from html.parser import HTMLParser
 
@@ -13,6 +15,8 @@ from bcrl.learn.bcrl import BCRL
 from bcrl.learn.method import Spec
 from bcrl.policy import Policy
 from bcrl.report import report_page, write_report
+from bcrl.report.document import Part
+from bcrl.report.markup import HTML
 
 VOID = {"meta", "br", "link"}
 
@@ -90,13 +94,31 @@ def test_it_is_well_formed_and_accessible(page):
 
 
 def test_nothing_is_fetched(page):
-    assert not re.search(r"https?://|src\s*=|@import|<script|<link|url\((?!#)", page)
-    assert all(
-        value.startswith("#")
+    assert not re.search(r"https?://|src\s*=|@import|<script|url\((?!#)", page)
+    addresses = [
+        value
         for _, attributes in Reader(page).tags
         for name, value in attributes.items()
         if name.endswith("href") and value is not None
-    )
+    ]
+    assert [value for value in addresses if not value.startswith("#")] == ["data:,"]  # no icon is asked for
+    (policy,) = [tag["content"] for _, tag in Reader(page).tags if "http-equiv" in tag]
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'none';")
+
+
+def test_a_part_brings_what_it_needs_once(make_results):
+    parts = [
+        Part(HTML(f"<p>{word}</p>"), ("p { margin: 0; }",), ("let shared;", f"let {word};")) for word in "ab"
+    ]
+    page = report_page(make_results(), more=parts)
+    Reader(page)
+    assert page.count("p { margin: 0; }") == 1
+    scripts = re.findall(r"<script>(.*?)</script>", page)
+    assert scripts == ["let shared;", "let a;", "let b;"]
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert f"script-src {allowed};" in page
 
 
 def test_no_colour_is_fixed_in_the_pictures(page):

@@ -6,14 +6,14 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import numpy as np
 import pytest
 from chromium_pipe import browser, chromium
-from ship_maker import BOX, sea, straight
+from map_reader import EVIL, SHIPS, SOUTH, Reader, data_of, voyages
+from ship_maker import BOX, sea
 
 from bcrl.cli import main
 from bcrl.errors import BCRLError
@@ -22,68 +22,16 @@ from bcrl.learn.method import Spec
 from bcrl.policy import Policy
 from bcrl.ship.coastline import read_coastline
 from bcrl.ship.file import write
-from bcrl.ship.map import CELL, headings, map_page, sailed_water, told, write_map
-from bcrl.ship.rollout import Voyages
+from bcrl.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map
 from bcrl.ship.simulator import make_ship_world
 from bcrl.ship.tracks import make_map
-
-EVIL = "</script x><!--<script><img src=x onerror=alert(1)>&\"'"
-SHIPS = (  # one to the east, one that meets it, one that is far away and leaves early
-    (0, 100, straight((1000, 1000), (10, 0), 30)),
-    (1, 100, straight((3000, 1400), (-5, 0), 40)),
-    (2, 100, straight((1000, 5000), (0, -8), 12)),
-)
-
-
-def voyages(path, threshold=7.5):
-    """A voyage in scenario 0 that ends where the path does."""
-    steps = len(path) - 1
-    full = np.zeros((1, steps + 1, 5))
-    full[0, :, :2] = path
-    there = np.ones((1, steps), bool)
-    zero = np.zeros((1, steps))
-    return Voyages(
-        np.array([0]), np.array([threshold]), full, there, zero, zero, there & False, np.array([True])
-    )
 
 
 @pytest.fixture(scope="module")
 def small():
     """A known sea and a map of its first scenario, with a roll-out that keeps south of the other ship."""
     scenarios = sea(*SHIPS)
-    south = np.stack([np.linspace(1000, 4000, 21), 1000 - 400 * np.sin(np.linspace(0, np.pi, 21))], axis=1)
-    return scenarios, make_map(scenarios, 0, {"mine": voyages(south), EVIL: voyages(south[:9])})
-
-
-class Reader(HTMLParser):
-    """Elements in order, with the text inside each, and those that were never closed."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.elements, self.texts, self.open = [], {}, []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "input"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        inside = self.open[-1] if self.open else ""
-        self.texts[inside] = self.texts.get(inside, "") + data
-
-    def find(self, tag, **wanted):
-        return [a for t, a in self.elements if t == tag and all(a.get(k) == v for k, v in wanted.items())]
-
-
-def data_of(page):
-    return json.loads(
-        page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0]
-    )
+    return scenarios, make_map(scenarios, 0, {"mine": voyages(SOUTH, 7.5), EVIL: voyages(SOUTH[:9], 7.5)})
 
 
 def test_the_page_is_whole_and_labelled(small):
@@ -95,7 +43,7 @@ def test_the_page_is_whole_and_labelled(small):
     assert (slider["min"], slider["max"], slider["step"]) == ("0", "30", "1")
     assert read.find("label", **{"for": slider["id"]})
     assert len(read.find("input", type="checkbox")) == 3 + 2  # ships, layers
-    assert [a["role"] for a in read.find("svg", id="map")] == ["img"]
+    assert [a["role"] for a in read.find("svg", **{"class": "picture"})] == ["img"]
     assert "A note." in read.texts["p"]
     assert "2 others" in read.texts["p"]
     ids = [a["id"] for _, a in read.elements if "id" in a]
@@ -126,7 +74,7 @@ def test_names_never_become_markup(small):
     assert EVIL in read.texts["label"]
     assert EVIL in read.texts["p"]
     assert [route["name"] for route in data_of(page)["routes"]] == ["expert", "mine", EVIL]
-    assert "<" not in page.partition('id="data">')[2].partition("</script><script>")[0]
+    assert "<" not in page.partition('class="data">')[2].partition("</script>")[0]
 
 
 def test_the_data_are_the_tracks(small):
@@ -162,6 +110,22 @@ def test_what_is_told_stops_at_the_goal(small):
     assert expert.close == int(drawn.expert.close[1:30].sum()) == 5
     assert (mine.steps, mine.reached) == (19, True)
     assert (short.steps, short.reached) == (8, False)
+
+
+def test_a_policy_has_a_colour_and_a_budget_a_dash(small):
+    scenarios, _ = small
+    sailed = {"a": voyages(SOUTH, 1.0, 5.0), "b": voyages(SOUTH, 1.0), "c": voyages(SOUTH, 1.0, 5.0)}
+    drawn = make_map(scenarios, 0, sailed)
+    assert route_looks(drawn) == [
+        "route-expert", "route-series-0 dash-0", "route-series-0 dash-1", "route-series-2 dash-0",
+        "route-series-3 dash-0", "route-series-3 dash-1",
+    ]  # fmt: skip
+    # A page that has given colours already, also to one that does not sail here.
+    looks = route_looks(drawn, ["b", "elsewhere", "c"])
+    assert [look.split()[0] for look in looks[1:]] == [
+        "route-series-5", "route-series-5", "route-series-0", "route-series-3", "route-series-3"
+    ]  # fmt: skip
+    assert [route["look"] for route in data_of(map_page(scenarios, drawn))["routes"]] == route_looks(drawn)
 
 
 def test_headings_follow_the_way_made():
@@ -305,7 +269,7 @@ def visible(page, selector):
 
 def slide(page, moment):
     """The slider moved as a pointer or a key moves it: its value, then its event."""
-    page.evaluate(f"(() => {{ const s = document.getElementById('time'); s.value = {moment};"
+    page.evaluate(f"(() => {{ const s = document.querySelector('.slider'); s.value = {moment};"
                   " s.dispatchEvent(new Event('input', { bubbles: true })); })()")  # fmt: skip
 
 
@@ -316,14 +280,14 @@ def test_the_slider_moves_the_ships(page, small):
     slide(page, 12)
     assert place(page, "expert") == pytest.approx(scenarios.expert(0)[12, :2])
     assert place(page, "mine") == pytest.approx(drawn.routes["mine"].place[12], abs=0.051)
-    assert page.evaluate("document.getElementById('clock').textContent").startswith("00:18:40 UTC, 2:00 min")
+    assert page.evaluate("document.querySelector('.clock').textContent").startswith("00:18:40 UTC, 2:00 min")
     # The other ship is 447 m from the expert at this moment; the roll-out keeps clear.
     assert visible(page, ".ring") == [True, False, False]
     assert page.evaluate("document.querySelectorAll('.other.inside').length") == 1
     nearest = page.evaluate("document.querySelector('[data-nearest=\"0\"]').textContent")
     assert nearest == f"{np.hypot(200, 400):.0f} m"
     assert "in close quarters: expert" in page.evaluate(
-        "document.getElementById('time').getAttribute('aria-valuetext')"
+        "document.querySelector('.slider').getAttribute('aria-valuetext')"
     )
     # A ship that has left is not drawn, one that has arrived stays.
     assert visible(page, ".other") == [True, True]
@@ -340,14 +304,14 @@ def test_keys_play_and_toggles(page):
     page.press("ArrowLeft")
     assert place(page, "expert") == [1100, 1000]
     page.evaluate("location.hash = '#t=7'")
-    page.until("document.getElementById('time').value === '7'")
+    page.until("document.querySelector('.slider').value === '7'")
     assert place(page, "expert") == [1700, 1000]
     page.press("Home")
     page.press(" ")
-    page.until("Number(document.getElementById('time').value) > 2")
-    assert page.evaluate("document.getElementById('play').textContent") == "Pause"
+    page.until("Number(document.querySelector('.slider').value) > 2")
+    assert page.evaluate("document.querySelector('.play').textContent") == "Pause"
     page.press(" ")
-    assert page.evaluate("document.getElementById('play').textContent") == "Play"
+    assert page.evaluate("document.querySelector('.play').textContent") == "Play"
     page.evaluate("document.querySelector('[data-route=\"1\"]').click()")
     assert visible(page, '[data-ship="mine"]') == [False]
     page.evaluate("document.querySelector('[data-layer=\"neighbours\"]').click()")
@@ -360,9 +324,9 @@ def test_keys_play_and_toggles(page):
 
 
 def test_the_view_zooms_and_moves(page):
-    matrix = "document.getElementById('sea').getAttribute('transform').match(/-?[\\d.e-]+/g).map(Number)"
+    matrix = "document.querySelector('.scaled').getAttribute('transform').match(/-?[\\d.e-]+/g).map(Number)"
     middle = page.evaluate(
-        "(() => { const b = document.getElementById('map').getBoundingClientRect();"
+        "(() => { const b = document.querySelector('.picture').getBoundingClientRect();"
         " return [b.left + b.width / 2, b.top + b.height / 2]; })()"
     )
     before = page.evaluate(matrix)
@@ -377,7 +341,7 @@ def test_the_view_zooms_and_moves(page):
     dragged = page.evaluate(matrix)
     assert dragged[4] - after[4] == pytest.approx(40)
     assert dragged[5] - after[5] == pytest.approx(-25)
-    page.evaluate("document.getElementById('routes').click()")
+    page.evaluate("document.querySelector('.routes').click()")
     assert page.evaluate(matrix) == pytest.approx(before)
     assert page.complaints() == []
 

@@ -2,52 +2,125 @@
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+
+from bcrl.budget import Execution
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.report.document import Part
 
 
 @dataclass
 class Command:
-    """Turn results into one HTML file: what policies earn and cost at each threshold."""
+    """Turn results into one HTML file: what policies earn and cost at each threshold, or do among ships."""
 
     results: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RESULTS")]
-    """The file bcrl evaluate --out wrote."""
+    """The file bcrl evaluate --out or bcrl ship evaluate --out wrote."""
     out: Path
     """The page to write, such as report.html."""
     data: Path | None = None
     """The log the policies were trained on, to show it beside what they made of it."""
-    policies: Path | None = None
-    """A policy file, or the folder of a run, to tell how it was trained and how to use it."""
+    policies: tuple[Path, ...] = ()
+    """Policy files or folders of runs: how they were trained, how to use them, and how they sail on a map."""
     figure: Path | None = None
     """Write the picture to a file of its own too; its suffix, .svg, .pdf or .png, chooses the format."""
+    scenarios: Path | None = None
+    """A scenario file of bcrl ship data: adds a map on which the policies sail, as bcrl ship show does."""
+    scenario: tuple[int, ...] = ()
+    """Scenarios to show, a map each (default: one of the congested test with the median expert's cost)."""
+    budgets: str = "0.5"
+    """What the policies may cost on the map, with commas, as shares of the median expert's."""
+    execution: Execution = "finite-horizon"
+    """How the budget is tracked on the map; soft is the rule the paper's theorem covers."""
+    frame: Literal["ego", "world"] = "ego"
+    """The frame of the ship log that the policies learned from."""
+    seed: int = 0
+    """Decides what a policy that draws its actions draws on the map."""
+    coastline: Path | None = None
+    """A GeoJSON file of lines or polygons in degrees for the map, drawn as far as it is inside the box."""
 
     def run(self) -> None:
         from bcrl.assess.results import read_results
         from bcrl.cli.evaluate import policy_files
         from bcrl.data import load_data
+        from bcrl.files import write_text
         from bcrl.policy import load
-        from bcrl.report import draw, save_figure, write_report
+        from bcrl.report import draw, report_page, save_figure
+        from bcrl.report.figure import matplotlib
+        from bcrl.ship.report import holds_ship_results
 
-        results = read_results(self.results)
-        dataset = None if self.data is None else load_data(self.data)
-        files = [] if self.policies is None else policy_files(self.policies)
-        write_report(
-            self.out,
-            results,
-            dataset=dataset,
-            policies=[load(path) for path in files],
-            policy_file=files[0].name if files else "",
-            command=self._command(),
-        )
+        if self.scenarios is None and (self.scenario or self.coastline is not None):
+            raise BCRLError(
+                "--scenario and --coastline are for a map: give --scenarios, a file of bcrl ship data"
+            )
+        matplotlib()  # what could only fail after the ships have sailed
+        files = [file for place in self.policies for file in policy_files(place)]
+        known = {
+            "dataset": None if self.data is None else load_data(self.data),
+            "policies": [load(file) for file in files],
+            "policy_file": files[0].name if files else "",
+            "command": self._command(),
+        }
+        if holds_ship_results(self.results):
+            from bcrl.ship.budget_picture import draw_budgets
+            from bcrl.ship.evaluate import read_ship_results
+            from bcrl.ship.report import run_names, ship_report_page
+
+            results = read_ship_results(self.results)
+            page = ship_report_page(results, more=self._map(run_names(results)), **known)
+            picture = partial(draw_budgets, results)
+        else:
+            results = read_results(self.results)
+            page = report_page(results, more=self._map([]), **known)
+            picture = partial(draw, results, known["dataset"])
+        write_text(self.out, page)
         if self.figure is not None:
-            save_figure(draw(results, dataset), self.figure)
+            save_figure(picture(), self.figure)
         print(f"{len(results):,} episodes: {self.out}{f', {self.figure}' if self.figure else ''}")
+
+    def _map(self, names: list[str]) -> "list[Part]":
+        """The section with the maps, if there is to be one; `names` are runs in the order of the colours."""
+        if self.scenarios is None:
+            return []
+        from bcrl.cli.ship_show import check_scenario, sail_all
+        from bcrl.ship import load_scenarios
+        from bcrl.ship.coastline import read_coastline
+        from bcrl.ship.report import map_section, typical_scenario
+
+        scenarios = load_scenarios(self.scenarios)
+        which = list(dict.fromkeys(self.scenario)) or [typical_scenario(scenarios)]
+        for scenario in which:
+            check_scenario(scenario, scenarios, self.scenarios)
+        coast = None if self.coastline is None else read_coastline(self.coastline, scenarios.box)
+        sailed, note = sail_all(
+            self.policies,
+            scenarios,
+            which,
+            self.budgets,
+            execution=self.execution,
+            frame=self.frame,
+            seed=self.seed,
+        )
+        return [map_section(scenarios, which, sailed, policies=names, coastline=coast, note=note)]
 
     def _command(self) -> str:
         """How this page was made; folders are left out, since the reader may be somewhere else."""
         words = ["bcrl", "report", self.results.name, "--out", self.out.name]
-        for option, path in (("--data", self.data), ("--policies", self.policies)):
-            words += [option, path.name] if path is not None else []
+        if self.data is not None:
+            words += ["--data", self.data.name]
+        if self.policies:
+            words += ["--policies", *(place.name for place in self.policies)]
+        if self.scenarios is not None:
+            words += ["--scenarios", self.scenarios.name]
+            words += ["--scenario", *map(str, self.scenario)] if self.scenario else []
+            usual = Command(self.results, self.out)
+            for name in ("budgets", "execution", "frame", "seed"):
+                value = getattr(self, name)
+                words += [f"--{name}", str(value)] if value != getattr(usual, name) else []
+            words += ["--coastline", self.coastline.name] if self.coastline is not None else []
         return shlex.join(words)

@@ -1,5 +1,6 @@
 """`bcrl ship show`: one scenario on a map, with the expert, the traffic and what policies make of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +14,7 @@ from bcrl.errors import BCRLError
 if TYPE_CHECKING:
     from bcrl.ship.rollout import Voyages
     from bcrl.ship.scenario import Scenarios
+    from bcrl.ship.simulator import Frame
 
 
 @dataclass
@@ -51,13 +53,17 @@ class Command:
         if self.png is not None:
             self._check_png(self.png)
         scenarios = load_scenarios(self.scenarios)
-        if not 0 <= self.scenario < len(scenarios):
-            raise BCRLError(
-                f"{self.scenarios}: there is no scenario {self.scenario}; "
-                f"they are 0 to {len(scenarios) - 1}, such as {scenarios.evaluation[0]} of the test"
-            )
+        check_scenario(self.scenario, scenarios, self.scenarios)
         coast = None if self.coastline is None else read_coastline(self.coastline, scenarios.box)
-        sailed, note = self._sail(scenarios)
+        sailed, note = sail_all(
+            self.policies,
+            scenarios,
+            [self.scenario],
+            self.budgets,
+            execution=self.execution,
+            frame=self.frame,
+            seed=self.seed,
+        )
         drawn = make_map(scenarios, self.scenario, sailed)
         write_map(self.out, scenarios, drawn, coastline=coast, note=note)
         if self.png is not None:
@@ -78,36 +84,60 @@ class Command:
         if png.suffix.lower() != ".png" or png.is_dir():
             raise BCRLError(f"--png is {str(png)!r}, but must be a file that ends in .png")
 
-    def _sail(self, scenarios: "Scenarios") -> tuple[dict[str, "Voyages"], str]:
-        """What each policy does here at each budget, and a sentence that says what it was allowed."""
-        import numpy as np
 
-        from bcrl.cli.evaluate import policy_files
-        from bcrl.policy import load
-        from bcrl.ship.rollout import sail
-        from bcrl.ship.simulator import make_ship_world
-
-        budgets = np.array(numbers("budgets", self.budgets))
-        if not np.isfinite(budgets).all() or budgets.min() < 0 or len(set(budgets)) < len(budgets):
-            raise BCRLError(f"--budgets is {self.budgets!r}, but must be different shares from 0 up")
-        if not self.policies:
-            return {}, ""
-        thresholds = budgets * float(np.median(scenarios.expert_cost[scenarios.evaluation]))
-        world = make_ship_world(scenarios, frame=self.frame)
-        sailed = {}
-        for place in self.policies:
-            name = run_name(place)
-            if name in sailed:
-                raise BCRLError(f"{place}: two of the policies are called {name!r}; rename one folder")
-            which = np.full(len(thresholds), self.scenario)
-            policy = load(policy_files(place)[0])
-            sailed[name] = sail(policy, world, which, thresholds, seed=self.seed, execution=self.execution)
-        allowed = " or ".join(f"{threshold:g}" for threshold in thresholds)
-        shares = " or ".join(f"{budget:g}" for budget in budgets)
-        return sailed, (
-            f"The policies were allowed a cost of {allowed} ({shares} of the median expert's): "
-            "a step in close quarters costs 1."
+def check_scenario(scenario: int, scenarios: "Scenarios", file: Path) -> None:
+    if not 0 <= scenario < len(scenarios):
+        raise BCRLError(
+            f"{file}: there is no scenario {scenario}; "
+            f"they are 0 to {len(scenarios) - 1}, such as {scenarios.evaluation[0]} of the test"
         )
+
+
+def sail_all(
+    places: Sequence[Path],
+    scenarios: "Scenarios",
+    which: Sequence[int],
+    budgets: str,
+    *,
+    execution: Execution,
+    frame: "Frame",
+    seed: int,
+) -> tuple[dict[str, "Voyages"], str]:
+    """What each policy does in these scenarios at each budget, and a sentence about what it was allowed."""
+    import numpy as np
+
+    from bcrl.cli.evaluate import policy_files
+    from bcrl.policy import load
+    from bcrl.ship.rollout import sail
+    from bcrl.ship.simulator import make_ship_world
+
+    shares = np.array(numbers("budgets", budgets))
+    if not np.isfinite(shares).all() or shares.min() < 0 or len(set(shares)) < len(shares):
+        raise BCRLError(f"--budgets is {budgets!r}, but must be different shares from 0 up")
+    if not places:
+        return {}, ""
+    thresholds = shares * float(np.median(scenarios.expert_cost[scenarios.evaluation]))
+    world = make_ship_world(scenarios, frame=frame)
+    sailed = {}
+    for place in places:
+        name = run_name(place)
+        if name in ("expert", *sailed):
+            raise BCRLError(f"{place}: another on the map is called {name!r} already; rename the folder")
+        policy = load(policy_files(place)[0])
+        sailed[name] = sail(
+            policy,
+            world,
+            np.repeat(which, len(thresholds)),
+            np.tile(thresholds, len(which)),
+            seed=seed,
+            execution=execution,
+        )
+    allowed = " or ".join(f"{threshold:g}" for threshold in thresholds)
+    of_median = " or ".join(f"{share:g}" for share in shares)
+    return sailed, (
+        f"The policies were allowed a cost of {allowed} ({of_median} of the median expert's): "
+        "a step in close quarters costs 1."
+    )
 
 
 def run_name(place: Path) -> str:

@@ -36,7 +36,7 @@ def draw(results: Sequence[Result], dataset: Dataset | None = None) -> "Figure":
     if dataset is not None and shows_log(lines, dataset):
         panels.append("log")
     with style(LIGHT):
-        figure = _figure(len(panels), LIGHT)
+        figure = blank_figure(len(panels), LIGHT)
         for axes, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
             draw_panel(axes, panel, lines, dataset, LIGHT)
         if len(lines) > 1:
@@ -49,7 +49,7 @@ def draw(results: Sequence[Result], dataset: Dataset | None = None) -> "Figure":
 def draw_one(panel: str, lines: Sequence[Curve], dataset: Dataset | None, theme: Theme) -> "Figure":
     """One panel as a figure of its own, so that a page can set panels side by side or one below another."""
     with style(theme):
-        figure = _figure(1, theme)
+        figure = blank_figure(1, theme)
         draw_panel(figure.subplots(), panel, lines, dataset, theme)
     return figure
 
@@ -124,7 +124,7 @@ def _reward(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:
     for i, line in enumerate(lines):
         x, (low, high) = line.thresholds, line.interval("reward")
         axes.fill_between(x, low, high, color=_colour(theme, i), alpha=0.18, linewidth=0)
-        _marks(axes, i, theme, x, line.mean("reward"), (low, high), line.label)
+        marks(axes, i, theme, x, line.mean("reward"), (low, high), line.label)
     axes.set(title="What it earns", xlabel="threshold", ylabel="normalised reward")
     axes.margins(y=0.15)
     _threshold_axis(axes, lines)
@@ -145,7 +145,7 @@ def _cost(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:
         low, high = np.linspace(-lane, lane, len(lines) + 1)[i : i + 2]
         _dots(axes, rows[:, 0] + random.uniform(low, high, len(rows)), rows[:, 1], _colour(theme, i))
         x, mean = line.thresholds, line.mean("episode_cost")
-        _marks(axes, i, theme, x, mean, line.interval("episode_cost"), line.label)
+        marks(axes, i, theme, x, mean, line.interval("episode_cost"), line.label)
 
 
 def _promise(axes: "Axes", lines: Sequence[Curve], lane: float, theme: Theme) -> None:
@@ -175,7 +175,7 @@ def _log(axes: "Axes", lines: Sequence[Curve], dataset: Dataset, theme: Theme) -
     _dots(axes, rows[:, 0], rows[:, 1], theme.muted)
     for i, line in enumerate(lines):
         cost, earned = line.mean("episode_cost"), line.mean("episode_return")
-        _marks(axes, i, theme, cost, earned, None, line.label)
+        marks(axes, i, theme, cost, earned, None, line.label)
         if len(lines) == 1:
             _name_thresholds(axes, cost, earned, line.thresholds, _colour(theme, i))
     axes.set(title="What it made of the log", xlabel="cost of an episode", ylabel="return of an episode")
@@ -200,7 +200,7 @@ def _dots(axes: "Axes", x: np.ndarray, y: np.ndarray, colour: str) -> None:
     axes.plot(x, y, "o", color=colour, alpha=0.35, markersize=3.2, markeredgewidth=0)
 
 
-def _marks(
+def marks(
     axes: "Axes",
     i: int,
     theme: Theme,
@@ -232,7 +232,7 @@ def _thresholds(lines: Sequence[Curve]) -> np.ndarray:
     return np.unique(np.concatenate([line.thresholds for line in lines]))
 
 
-def _figure(panels: int, theme: Theme) -> "Figure":
+def blank_figure(panels: int, theme: Theme) -> "Figure":
     matplotlib()
     from matplotlib.figure import Figure
 

@@ -1,9 +1,10 @@
 "use strict";
-// Draws the map from the JSON in #data. Places are metres from the south-west corner, y to the north.
-(() => {
-  const find = (id) => document.getElementById(id);
+// Draws every map of the page from the JSON in it. Places are metres from the south-west corner, y to the north.
+const startMap = (root) => {
+  const find = (name) => root.querySelector(`.${name}`);
   const data = JSON.parse(find("data").textContent);
-  const map = find("map"), slider = find("time"), strips = find("strips"), play = find("play");
+  const map = find("picture"), slider = find("slider"), strips = find("strips"), play = find("play");
+  const alone = root.hasAttribute("data-alone"); // the page is this map: keys and wheel are its own
   const last = data.moments - 1;
   const trail = 180 / data.step_seconds; // steps of a neighbour's past that are shown
   const thumb = 8; // half the width of a slider's handle: the strips begin and end at its middle
@@ -27,8 +28,8 @@
   };
   const show = (shape, visible) => shape.setAttribute("visibility", visible ? "inherit" : "hidden");
 
-  const sea = draw(map, "g", { id: "sea" }); // turned and scaled: one unit is a metre
-  const layer = (name) => draw(sea, "g", { id: `layer-${name}` });
+  const sea = draw(map, "g", { class: "scaled" }); // turned and scaled: one unit is a metre
+  const layer = (name) => draw(sea, "g", { class: `layer-${name}` });
 
   const cells = data.water.map(([row, first, count]) => {
     const x = first * data.cell, y = row * data.cell;
@@ -48,7 +49,7 @@
   draw(sea, "rect", { class: "box", width, height });
   draw(sea, "circle", { class: "goal", cx: data.goal[0], cy: data.goal[1], r: data.goal_metres });
 
-  const under = data.routes.map((route) => draw(sea, "g", { class: `route-${route.colour}` }));
+  const under = data.routes.map((route) => draw(sea, "g", { class: route.look }));
   const traffic = layer("neighbours");
   const arrow = "M0 9L6 -7L0 -3.5L-6 -7Z"; // a ship of its own size in pixels, bow to the north
 
@@ -63,7 +64,7 @@
     ship: draw(traffic, "path", { class: "ship other", d: arrow }),
   }));
   routes.forEach((drawn, i) => {
-    drawn.ship = draw(sea, "path", { class: `ship route-${data.routes[i].colour}`, d: arrow, "data-ship": data.routes[i].name });
+    drawn.ship = draw(sea, "path", { class: `ship ${data.routes[i].look}`, d: arrow, "data-ship": data.routes[i].name });
   });
   const goalLabel = draw(map, "text", { "text-anchor": "middle" });
   goalLabel.textContent = "goal";
@@ -124,8 +125,8 @@
       ship.classList.toggle("ended", !sailing);
       if (close && shown[i]) egos.push(route.place[t]);
       const away = sailing ? nearest(route.place[t]) : Infinity;
-      document.querySelector(`[data-speed="${i}"]`).textContent = sailing ? `${speed(route).toFixed(1)} m/s` : "–";
-      const cell = document.querySelector(`[data-nearest="${i}"]`);
+      root.querySelector(`[data-speed="${i}"]`).textContent = sailing ? `${speed(route).toFixed(1)} m/s` : "–";
+      const cell = root.querySelector(`[data-nearest="${i}"]`);
       cell.textContent = away < Infinity ? `${Math.round(away)} m` : "–";
       cell.classList.toggle("inside", close);
     });
@@ -148,15 +149,20 @@
     const [x, y] = pixels([data.goal[0], data.goal[1] - data.goal_metres]);
     set(goalLabel, { x, y: y + 16 });
     const taken = [];
-    routes.forEach(({ label }, i) => {
+    routes.forEach((drawn, i) => {
+      const { label } = drawn;
       show(label, shown[i]);
       if (!shown[i]) return;
-      let [left, middle] = pixels(data.routes[i].place[at(data.routes[i])]);
-      left += 13;
-      middle += 4;
+      const [east, south] = pixels(data.routes[i].place[at(data.routes[i])]);
+      const long = (drawn.long ||= label.getComputedTextLength());
+      // To the right of the ship, or to its left where the map ends.
+      const turned = east < map.clientWidth && east + 13 + long > map.clientWidth && east > 13 + long;
+      const left = turned ? east - 13 - long : east + 13;
+      let middle = south + 4;
       // One below another where they would meet.
-      while (taken.some((other) => Math.abs(other[0] - left) < 90 && Math.abs(other[1] - middle) < 15)) middle += 3;
-      taken.push([left, middle]);
+      const meets = (other) => Math.abs(other.middle - middle) < 15 && left < other.right + 6 && other.left < left + long + 6;
+      while (taken.some(meets)) middle += 3;
+      taken.push({ left, right: left + long, middle });
       set(label, { x: left, y: middle });
     });
   };
@@ -168,17 +174,17 @@
     const x = (t) => thumb + (span * t) / Math.max(last, 1);
     data.routes.forEach((route, i) => {
       if (!shown[i]) return;
-      const group = draw(strips, "g", { class: `route-${route.colour}` });
+      const group = draw(strips, "g", { class: route.look });
       draw(group, "rect", { class: "strip", x: x(0), y: i * line + 1, width: x(ends(route)) - x(0), height: line - 3 });
       const spans = route.close.map((close, t) => (close && t ? `M${x(t - 1)} ${i * line + 1}H${x(t)}v${line - 3}H${x(t - 1)}Z` : ""));
       draw(group, "path", { class: "strip close", d: spans.join(""), "shape-rendering": "crispEdges" });
     });
-    draw(strips, "rect", { class: "strip now", id: "needle", y: 0, width: 2, height: data.routes.length * line });
+    draw(strips, "rect", { class: "strip now", y: 0, width: 2, height: data.routes.length * line });
     moveNeedle();
   };
   const moveNeedle = () => {
     const span = strips.clientWidth - 2 * thumb;
-    find("needle").setAttribute("x", thumb + (span * moment) / Math.max(last, 1) - 1);
+    find("now").setAttribute("x", thumb + (span * moment) / Math.max(last, 1) - 1);
   };
 
   const go = (wanted) => {
@@ -259,14 +265,14 @@
   find("routes").addEventListener("click", allRoutes);
   find("whole").addEventListener("click", wholeBox);
 
-  for (const box of document.querySelectorAll("[data-route]")) {
+  for (const box of root.querySelectorAll("[data-route]")) {
     box.addEventListener("change", () => {
       shown[Number(box.dataset.route)] = box.checked;
       drawStrips();
       go(moment);
     });
   }
-  for (const box of document.querySelectorAll("[data-layer]")) {
+  for (const box of root.querySelectorAll("[data-layer]")) {
     box.addEventListener("change", () => show(find(`layer-${box.dataset.layer}`), box.checked));
   }
 
@@ -284,7 +290,7 @@
     a: () => move(60, 0),
     d: () => move(-60, 0),
   };
-  document.addEventListener("keydown", (event) => {
+  (alone ? document : root).addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const act = keys[event.key] ?? keys[event.key.toLowerCase()];
     // Space works the button or box it is on.
@@ -295,6 +301,8 @@
   });
 
   map.addEventListener("wheel", (event) => {
+    // Between other things the wheel goes on past the map, until the reader has chosen it.
+    if (!alone && !event.ctrlKey && document.activeElement !== map) return;
     event.preventDefault();
     const frame = map.getBoundingClientRect();
     const lines = event.deltaMode === 1 ? 16 : 1;
@@ -315,7 +323,7 @@
     map.addEventListener(end, () => { held = null; map.classList.remove("dragged"); });
   }
 
-  // map.html#t=12 opens at the 12th step.
+  // page.html#t=12 opens at the 12th step.
   const fromAddress = () => {
     const found = /^#t=(\d+)$/.exec(location.hash);
     if (found) go(Number(found[1]));
@@ -330,4 +338,5 @@
   drawStrips();
   go(0);
   fromAddress();
-})();
+};
+for (const root of document.querySelectorAll(".ship-map")) startMap(root);

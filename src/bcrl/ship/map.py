@@ -1,13 +1,14 @@
 """A scenario as an interactive map: one HTML file with everything in it, which asks no network for anything.
 
-drawn = make_map(scenarios, 4011, {"mine": voyages})
-write_map("map.html", scenarios, drawn)
+    drawn = make_map(scenarios, 4011, {"mine": voyages})
+    write_map("map.html", scenarios, drawn)
+
+`map_part` is the map alone, for a page with other things in it.
 """
 
-import base64
-import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from bcrl.files import write_text
-from bcrl.report.markup import HTML, element, join
-from bcrl.report.theme import DARK, LIGHT, Theme
+from bcrl.report.document import Part, around, document
+from bcrl.report.markup import HTML, element
+from bcrl.report.theme import DARK, LIGHT
 from bcrl.ship.coastline import Coastline
 from bcrl.ship.rule import SECONDS
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
@@ -28,6 +30,8 @@ CELL = 50.0
 WATER = {LIGHT: "#dcebf5", DARK: "#1c3040"}
 SERIES = (0, 2, 3, 5, 4, 1)
 """Colours of a report's series in this order: orange last, for close quarters are drawn in a like one."""
+DASHES = ("none", "9 7", "16 7 2 7", "3 6")
+"""How the routes of one policy are drawn, in the order of its budgets; then they begin again."""
 STILL = 1.0
 """Metres. A ship that goes less in a step keeps the course it is drawn with."""
 
@@ -106,46 +110,82 @@ def map_page(scenarios: Scenarios, drawn: Map, *, coastline: Coastline | None = 
     """The page as text; `note` is a sentence about the roll-outs, such as what they were allowed to cost."""
     box = drawn.box
     title = f"Scenario {drawn.scenario}"
-    others = len(drawn.neighbours)
-    source = f", {scenarios.about['source']}" if scenarios.about.get("source") else ""
-    lead = (
-        f"{when(scenarios, drawn.scenario)}{source}: "
-        f"a ship among {others} {'other' if others == 1 else 'others'} on its way to the goal. {note}"
-    )
-    data, script = _json(_data(scenarios, drawn, coastline)), _package_text("map.js")
-    # Only this very script may run, and nothing can be fetched or sent.
-    policy = (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_digest(script)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    head = join(
-        HTML('<meta charset="utf-8">'),
-        HTML(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        HTML('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        HTML('<meta name="color-scheme" content="light dark">'),
-        HTML('<link rel="icon" href="data:,">'),
-        element("title", f"{title}: map"),
-        element("style", HTML(_style())),
-    )
-    body = join(
-        element("header", [element("h1", title), element("p", lead.strip())]),
-        element("main", [
-            element("section", [_map(title), _controls(len(drawn.seconds))], class_="chart"),
-            element("section", [_table(told(drawn)), _layers(coastline), _help(drawn)], class_="facts"),
-        ]),
+    content = [
+        element("header", [element("h1", title), element("p", f"{scene(scenarios, drawn)} {note}".strip())]),
+        around("main", [map_part(scenarios, drawn, coastline=coastline, alone=True)]),
         element("footer", (
             f"The box: {_longitude(box.west)} to {_longitude(box.east)}, "
             f"{_latitude(box.south)} to {_latitude(box.north)}."
         )),
-        element("script", HTML(data), type="application/json", id="data"),
-        element("script", HTML(script)),
-    )  # fmt: skip
-    return f'<!DOCTYPE html>\n<html lang="en">\n<head>{head}</head>\n<body>\n{body}\n</body>\n</html>\n'
+    ]  # fmt: skip
+    return document(f"{title}: map", content, style=_package_text("map_page.css"))
 
 
-def _map(title: str) -> HTML:
+def map_part(
+    scenarios: Scenarios,
+    drawn: Map,
+    *,
+    name: str = "map",
+    policies: Sequence[str] = (),
+    coastline: Coastline | None = None,
+    alone: bool = False,
+) -> Part:
+    """The map with its slider, table and legend.
+
+    `name` is a word of its own in the page: ids of several maps must not meet. `policies` are names in the
+    order of their colours, as far as that is decided elsewhere in the page. A map that is `alone` has the
+    keys and the wheel of the whole page; others leave them to the page until the reader has chosen the map.
+    """
+    looks = route_looks(drawn, policies)
+    chart = [_picture(drawn.scenario), _controls(name, len(drawn.seconds))]
+    facts = [_table(told(drawn), looks), _layers(coastline), _help(drawn, alone)]
+    data = HTML(_json(_data(scenarios, drawn, coastline, looks)))
+    inside = [
+        element("div", chart, class_="chart"),
+        element("div", facts, class_="facts"),
+        element("script", data, type="application/json", class_="data"),
+    ]
+    more = {"data_alone": ""} if alone else {}
+    root = element("div", inside, class_="ship-map", id=name, **more)
+    return Part(root, (_style(),), (_package_text("map.js"),))
+
+
+def scene(scenarios: Scenarios, drawn: Map) -> str:
+    """When and where it is, in a sentence."""
+    others = len(drawn.neighbours)
+    source = f", {scenarios.about['source']}" if scenarios.about.get("source") else ""
+    return (
+        f"{when(scenarios, drawn.scenario)}{source}: "
+        f"a ship among {others} {'other' if others == 1 else 'others'} on its way to the goal."
+    )
+
+
+def route_looks(drawn: Map, policies: Sequence[str] = ()) -> list[str]:
+    """The classes of each route, the expert's first: a colour for a policy, a dash for each budget."""
+    # A policy that sailed at several thresholds has each of them in the name of a route.
+    owners = [name.rpartition(", threshold ")[0] or name for name in drawn.routes]
+    order = list(dict.fromkeys([*policies, *owners]))
+    dashes = [owners[:number].count(owner) for number, owner in enumerate(owners)]
+    return ["route-expert"] + [
+        f"route-series-{series(order.index(owner))} dash-{dash % len(DASHES)}"
+        for owner, dash in zip(owners, dashes, strict=True)
+    ]
+
+
+def series(number: int) -> int:
+    """Which of a report's colours the policy of this number has."""
+    return SERIES[number % len(SERIES)]
+
+
+def swatch(look: str) -> HTML:
+    """A short piece of a route, for tables and legends."""
+    line = HTML('<path d="M2 6H22"/>')
+    return element("svg", line, class_=f"swatch {look}", viewBox="0 0 24 11", aria_hidden="true")
+
+
+def _picture(scenario: int) -> HTML:
     buttons = [
-        element("button", sign, type="button", id=name, aria_label=label, title=label)
+        element("button", sign, type="button", class_=name, aria_label=label, title=label)
         for name, sign, label in (
             ("closer", "+", "Zoom in"),
             ("farther", "\N{MINUS SIGN}", "Zoom out"),
@@ -153,36 +193,38 @@ def _map(title: str) -> HTML:
             ("whole", "Box", "Show the whole box"),
         )
     ]
-    picture = element("svg", id="map", tabindex="0", role="img", aria_label=f"Map of {title.lower()}")
+    label = f"Map of scenario {scenario}"
+    picture = element("svg", class_="picture", tabindex="0", role="img", aria_label=label)
     missing = element("noscript", element("p", "The map itself needs JavaScript; the table does not."))
-    return element("div", [picture, element("div", buttons, class_="zoom"), missing], class_="map")
+    return element("div", [picture, element("div", buttons, class_="zoom"), missing], class_="frame")
 
 
-def _controls(moments: int) -> HTML:
-    slider = HTML(f'<input type="range" id="time" min="0" max="{moments - 1}" step="1" value="0">')
+def _controls(name: str, moments: int) -> HTML:
+    slider = HTML(
+        f'<input type="range" class="slider" id="{name}-time" min="0" max="{moments - 1}" step="1" value="0">'
+    )
     return element("div", [
-        element("button", "Play", type="button", id="play"),
+        element("button", "Play", type="button", class_="play"),
         element("div", [
-            element("label", "Time", for_="time"),
-            element("output", "", id="clock", for_="time"),
+            element("label", "Time", for_=f"{name}-time"),
+            element("output", "", class_="clock", for_=f"{name}-time"),
             slider,
-            element("svg", id="strips", aria_hidden="true"),
+            element("svg", class_="strips", aria_hidden="true"),
         ], class_="time"),
     ], class_="controls")  # fmt: skip
 
 
-def _table(rows: list[Told]) -> HTML:
+def _table(rows: list[Told], looks: list[str]) -> HTML:
     names = ("ship", "steps in close quarters", "goal after", "speed", "nearest")
     head = element("thead", element("tr", [element("th", name, scope="col") for name in names]))
     lines = []
     for number, row in enumerate(rows):
         box = HTML(f'<input type="checkbox" checked data-route="{number}">')
-        sign = element("span", "", class_=f"swatch route-{_colour(number)}", aria_hidden="true")
         minutes, seconds = divmod(row.steps * SECONDS, 60)
         goal = f"{minutes}:{seconds:02d} min" if row.reached else "not reached"
         lines.append(
             element("tr", [
-                element("th", element("label", [box, sign, row.name]), scope="row"),
+                element("th", element("label", [box, swatch(looks[number]), row.name]), scope="row"),
                 element("td", f"{row.close} of {row.steps}"),
                 element("td", goal),
                 element("td", "", data_speed=str(number)),
@@ -194,35 +236,32 @@ def _table(rows: list[Told]) -> HTML:
 
 def _layers(coastline: Coastline | None) -> HTML:
     layers = [
-        ("neighbours", "other ships and where they were in the last 3 minutes"),
-        ("water", "where any ship of the log ever sailed"),
+        ("neighbours", swatch("neighbours"), "other ships and where they were in the last 3 minutes"),
+        ("water", _patch("water"), "where any ship of the log ever sailed"),
     ]
     if coastline is not None:
-        layers.append(("coast", "coastline"))
+        layers.append(("coast", swatch("coast"), "coastline"))
     items = [
-        element(
-            "li",
-            element(
-                "label",
-                [
-                    HTML(f'<input type="checkbox" checked data-layer="{name}">'),
-                    element("span", "", class_=f"swatch {name}", aria_hidden="true"),
-                    words,
-                ],
-            ),
-        )
-        for name, words in layers
-    ]
+        element("li", element("label", [
+            HTML(f'<input type="checkbox" checked data-layer="{name}">'), sign, words,
+        ]))
+        for name, sign, words in layers
+    ]  # fmt: skip
     return element("ul", items, class_="layers")
 
 
-def _help(drawn: Map) -> HTML:
+def _patch(look: str) -> HTML:
+    return element("span", "", class_=f"swatch {look}", aria_hidden="true")
+
+
+def _help(drawn: Map, alone: bool) -> HTML:
     close = [
-        element("span", "", class_="swatch close", aria_hidden="true"),
+        _patch("close"),
         f"Close quarters: within {CLOSE_METRES:g} m of another ship. The band marks these steps, the ring is "
         "there while one is inside, and the ships inside are marked too.",
     ]
     keys = [
+        "" if alone else "After a click on the map: ",
         element("kbd", "\N{LEFTWARDS ARROW}"),
         " ",
         element("kbd", "\N{RIGHTWARDS ARROW}"),
@@ -245,15 +284,16 @@ def _help(drawn: Map) -> HTML:
     return element("div", [element("p", close), element("p", f"{goal} {faded}"), element("p", keys)])
 
 
-def _data(scenarios: Scenarios, drawn: Map, coastline: Coastline | None) -> dict[str, Any]:
+def _data(scenarios: Scenarios, drawn: Map, coastline: Coastline | None, looks: list[str]) -> dict[str, Any]:
     """What the script draws: metres from the south-west corner, to the decimetre."""
     routes = []
-    for number, (name, route) in enumerate(({"expert": drawn.expert} | drawn.routes).items()):
+    every = {"expert": drawn.expert} | drawn.routes
+    for look, (name, route) in zip(looks, every.items(), strict=True):
         here = route.present
         routes.append(
             {
                 "name": name,
-                "colour": _colour(number),
+                "look": look,
                 "place": _decimetres(route.place[here]),
                 "heading": _degrees(headings(route.place, here)[here]),
                 "close": route.close[here].astype(int).tolist(),
@@ -312,11 +352,6 @@ def _degrees(turned: np.ndarray) -> list[int]:
     return (np.rint(turned).astype(int) % 360).tolist()
 
 
-def _colour(number: int) -> str:
-    """The expert is drawn in ink, the others in the colours of a report's series."""
-    return "expert" if number == 0 else f"series-{SERIES[(number - 1) % len(SERIES)]}"
-
-
 def _json(data: dict[str, Any]) -> str:
     """JSON that cannot end the element it stands in."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
@@ -327,20 +362,15 @@ def _package_text(name: str) -> str:
     return files("bcrl.ship").joinpath(name).read_text(encoding="utf-8")
 
 
-def _digest(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def _style() -> str:
-    font = "--font: system-ui, 'Segoe UI', Roboto, 'Noto Sans', 'Liberation Sans', sans-serif;"
-    light = f":root {{ color-scheme: light dark; {font} {_variables(LIGHT)} }}"
-    dark = f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables(DARK)} }} }}"
+    light, dark = (f".ship-map {{ --water: {WATER[theme]}; }}" for theme in (LIGHT, DARK))
     colours = [f".route-series-{i} {{ --colour: var(--series-{i}); }}" for i in range(len(LIGHT.series))]
-    return "\n".join(
-        [light, dark, ".route-expert { --colour: var(--ink); }", *colours, _package_text("map.css")]
-    )
-
-
-def _variables(theme: Theme) -> str:
-    colours = theme.named() | {"water": WATER[theme]}
-    return " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+    dashes = [f".dash-{i} {{ --dash: {dash}; }}" for i, dash in enumerate(DASHES)]
+    return "\n".join([
+        light,
+        f"@media screen and (prefers-color-scheme: dark) {{ {dark} }}",
+        ".route-expert { --colour: var(--ink); --dash: .1 6; }",
+        *colours,
+        *dashes,
+        _package_text("map.css"),
+    ])  # fmt: skip

@@ -11,9 +11,10 @@ from lane import Lane, lane_log
 
 import bcrl
 from bcrl.assess.rollout import roll_out
+from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import Batch
-from bcrl.learn.baselines.cpq import CPQ, Sample, State
+from bcrl.learn.baselines.cpq import CPQ, Sample, State, least_return
 from bcrl.learn.baselines.parts import latent_kl
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
@@ -70,14 +71,32 @@ def test_backups_by_hand():
     np.testing.assert_allclose(goal_c, sample.batch.cost + 0.9 * np.array([0, 9, 1, 4, 2, 1.5]), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("shift", "worst"), [(0.0, -1.0), (3.0, 0.0)])
-def test_what_is_not_allowed_is_worth_the_worst_return(shift, worst):
-    """0.1 · min r / (1 − γ), if that is negative; as released always 0."""
-    log = lane_log(episodes=40)
-    log = dataclasses.replace(log, rewards=log.rewards - log.rewards.min() - 1.0 + shift)
-    normaliser = Normaliser.of(log.observations)
-    assert float(METHOD.prepare(log, normaliser).worst) == pytest.approx(worst, abs=1e-6)
-    assert float(FAITHFUL.prepare(log, normaliser).worst) == 0.0
+@pytest.mark.parametrize(
+    ("rewards", "least"), [([1, -9, 0, 4, -2, -2], -9.0), ([-1, -8, 9, 1, -2, -2], -3.8)]
+)
+def test_what_is_not_allowed_is_worth_the_least_return_of_the_log(rewards, least):
+    """Two episodes of three steps, γ = 0.9; as released it is always 0."""
+    log = lane_log(episodes=2)
+    rows = np.concatenate([start + np.arange(3) for start in log.starts])
+    short = Dataset(
+        observations=log.observations[rows],
+        actions=log.actions[rows],
+        rewards=np.asarray(rewards, np.float32),
+        costs=log.costs[rows],
+        next_observations=log.next_observations[rows],
+        terminals=np.zeros(6, bool),
+        timeouts=np.array([False, False, True] * 2),
+    )
+    assert least_return(short, 0.9) == pytest.approx(least, abs=1e-6)
+    normaliser = Normaliser.of(short.observations)
+    worst = METHOD.prepare(short, normaliser).worst
+    assert float(worst) == pytest.approx(METHOD.reward_scale * least, abs=1e-6)
+    assert float(FAITHFUL.prepare(short, normaliser).worst) == 0.0
+
+
+def test_where_rewards_are_never_negative_it_is_worth_nothing():
+    log = lane_log(episodes=4)
+    assert least_return(dataclasses.replace(log, rewards=np.abs(log.rewards)), 0.9) == 0.0
 
 
 def test_the_actor_loss_by_hand():

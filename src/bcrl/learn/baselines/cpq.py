@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
@@ -39,7 +40,7 @@ class Arrays(eqx.Module):
 
 class Sample(eqx.Module):
     batch: Batch
-    worst: Float[Array, ""]  # what a return cannot fall below: the value of what is not allowed
+    worst: Float[Array, ""]  # the least return of the log: the value of what is not allowed
 
 
 class State(eqx.Module):
@@ -88,12 +89,11 @@ class CPQ(ForOneThreshold):
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
-        """What is not allowed is worth the least return there could be; faithful says 0.
+        """What is not allowed is worth the least return of the log; faithful says 0.
 
         0 is no penalty where returns are negative. Where rewards never are, both are the same.
         """
-        steps = data.horizon if self.gamma == 1.0 else 1.0 / (1.0 - self.gamma)
-        worst = 0.0 if self.faithful else min(0.0, self.reward_scale * float(data.rewards.min()) * steps)
+        worst = 0.0 if self.faithful else self.reward_scale * least_return(data, self.gamma)
         return Arrays(self.rows(data, normaliser, self.reward_scale), jnp.asarray(worst, jnp.float32))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
@@ -263,3 +263,16 @@ class CPQ(ForOneThreshold):
 
     def blank_actor(self, spec: Spec) -> ModeActor:
         return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
+
+
+def least_return(data: Dataset, gamma: float) -> float:
+    """The least discounted return from any row of the log to the end of its episode, and at most 0.
+
+    Not min r/(1 − γ): a single bad step would then make the penalty larger than all returns there are.
+    """
+    least, to_go = 0.0, np.zeros(data.episode_count)
+    for step in reversed(range(int(data.episode_lengths.max()))):
+        there = step < data.episode_lengths
+        to_go[there] = data.rewards[data.starts[there] + step] + gamma * to_go[there]
+        least = min(least, float(to_go[there].min()))
+    return least

@@ -1,0 +1,78 @@
+"""What ships do at each budget, as pictures with matplotlib (the extra `report`)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bcrl.report.figure import blank_figure, marks, style
+from bcrl.report.theme import LIGHT, Theme
+from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
+from bcrl.ship.map import series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    measure: str
+    """Its name in `bcrl.ship.evaluate.MEASURES`."""
+    words: str
+    across: str
+    """What is on the axis to the right, and the field of a `Line` that holds it."""
+    field: str
+
+
+PANELS = {
+    "close": Panel("Close quarters", "close_quarters", "share of steps in close quarters",
+                   "budget, of the median expert's cost", "budget"),
+    "cost": Panel("What it costs", "cost", "cost of an episode", "threshold", "threshold"),
+}  # fmt: skip
+
+
+def draw_budgets(results: Sequence[ShipResult]) -> "Figure":
+    """All panels side by side."""
+    lines = table_lines(results)
+    names = [name for name in dict.fromkeys(line.run for line in lines) if name != EXPERT]
+    with style(LIGHT):
+        figure = blank_figure(len(PANELS), LIGHT)
+        for axes, panel in zip(np.ravel(figure.subplots(1, len(PANELS))), PANELS, strict=True):
+            _draw(axes, PANELS[panel], names, lines, LIGHT)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    return figure
+
+
+def draw_panel_alone(panel: str, names: Sequence[str], lines: Sequence[Line], theme: Theme) -> "Figure":
+    """One panel as a figure of its own, for a page; `names` are the runs in the order of their colours."""
+    with style(theme):
+        figure = blank_figure(1, theme)
+        _draw(figure.subplots(), PANELS[panel], names, lines, theme)
+    return figure
+
+
+def _draw(axes: "Axes", panel: Panel, names: Sequence[str], lines: Sequence[Line], theme: Theme) -> None:
+    for line in lines:
+        if line.run == EXPERT:
+            found = line.measures[panel.measure]
+            axes.axhspan(found.low, found.high, color=theme.ink, alpha=0.08, linewidth=0)
+            axes.axhline(found.mean, color=theme.ink, linewidth=2, linestyle=":", label=EXPERT)
+    places = np.unique([getattr(line, panel.field) for line in lines if line.run != EXPERT])
+    # Side by side, so that intervals do not hide one another.
+    aside = 0.012 * max(np.ptp(places), places[-1], 1e-9) * (np.arange(len(names)) - (len(names) - 1) / 2)
+    for i, name in enumerate(names):
+        mine = [line for line in lines if line.run == name]
+        x = np.array([getattr(line, panel.field) for line in mine]) + aside[i]
+        found = [line.measures[panel.measure] for line in mine]
+        ends = (np.array([value.low for value in found]), np.array([value.high for value in found]))
+        marks(axes, series(i), theme, x, np.array([value.mean for value in found]), ends, name)
+    if panel.measure == "cost":
+        axes.plot(places, places, color=theme.over, linewidth=1.2, linestyle=(0, (5, 3)))
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.margins(x=0.12)
+    axes.set(title=panel.title, xlabel=panel.across, ylabel=panel.words)
+    axes.set_ylim(bottom=0)

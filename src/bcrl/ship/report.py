@@ -1,0 +1,238 @@
+"""Reports about ships: results in the form of the paper's table, and maps of chosen scenarios.
+
+page = ship_report_page(results, more=[map_section(scenarios, [3700], {"mine": voyages})])
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.policy import Policy
+from bcrl.report import words
+from bcrl.report.document import Part, around
+from bcrl.report.inline_svg import inline_svg
+from bcrl.report.markup import HTML, Piece, element
+from bcrl.report.sections import about, cell, check_same, page, section, table, usage
+from bcrl.report.theme import MARKERS, PAGE
+from bcrl.ship.budget_picture import PANELS, draw_panel_alone
+from bcrl.ship.coastline import Coastline
+from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
+from bcrl.ship.map import map_part, route_looks, scene, series, swatch
+from bcrl.ship.metrics import Measures, measure
+from bcrl.ship.rollout import Voyages, replay
+from bcrl.ship.scenario import Scenarios
+from bcrl.ship.simulator import make_ship_world
+from bcrl.ship.tracks import make_map
+
+DIGITS = {
+    "ade": 0, "gc_ade": 1, "close_quarters": 3, "acceleration": 4, "speed": 2, "success": 2, "cost": 1,
+}  # fmt: skip
+HEAD = (
+    "ADE m",
+    "GC\N{NON-BREAKING HYPHEN}ADE m",
+    "close quarters",
+    "accel. m/s²",
+    "speed m/s",
+    "success",
+    "cost",
+)
+"""The measures as the table of `bcrl ship evaluate` names them."""
+MEANING = (
+    "Close quarters: share of steps that end within 555 m of another ship; each of them costs 1. "
+    "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length."
+)
+
+
+def holds_ship_results(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as one of `bcrl ship evaluate --out` does."""
+    path = Path(path)
+    if not path.is_file():
+        return False
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline().strip() == ",".join(field.name for field in fields(ShipResult))
+
+
+def typical_scenario(scenarios: Scenarios) -> int:
+    """Of the congested fifth of the test, the first whose expert's cost is nearest to their median."""
+    which = scenarios.evaluation
+    cost = scenarios.expert_cost[which]
+    return int(which[np.argmin(np.abs(cost - np.median(cost)))])
+
+
+def run_names(results: Sequence[ShipResult]) -> list[str]:
+    """In the order of their colours."""
+    return [name for name in dict.fromkeys(result.run for result in results) if name != EXPERT]
+
+
+def ship_report_page(
+    results: Sequence[ShipResult],
+    *,
+    dataset: Dataset | None = None,
+    policies: Sequence[Policy] = (),
+    policy_file: str = "policy.bcrl",
+    command: str = "",
+    more: Sequence[Part] = (),
+) -> str:
+    """The page as text; as `bcrl.report.report_page`, with the measures of ships."""
+    if not results:
+        raise BCRLError("the results hold no episode: run bcrl ship evaluate with --out first")
+    names = run_names(results)
+    check_same([result.method for result in results if result.run != EXPERT], dataset, policies)
+    lines = table_lines(results)
+    title = f"{words.listed(names or ['Experts'])} among ships"
+    scenarios = words.count(len({result.scenario for result in results}), "congested test scenario")
+    lead = f"{words.count(len(names), 'run')} in {scenarios}, beside the experts of the log."
+    if not names:
+        lead = f"The experts of the log in {scenarios}."
+    header = element("header", [
+        element("h1", title),
+        element("p", lead, class_="lead"),
+        [element("p", [element("strong", name), ": ", _verdict(name, lines)]) for name in names],
+    ])  # fmt: skip
+    thresholds = sorted({line.threshold for line in lines if line.run != EXPERT})
+    main = around("main", [
+        _pictures(names, lines) if names else "",
+        _numbers(lines, len({result.seed for result in results})),
+        *more,
+        about(dataset, policies),
+        usage(policies, policy_file, thresholds[len(thresholds) // 2]) if names else "",
+    ])  # fmt: skip
+    return page(title, "close quarters and cost at each budget", [header, main], command=command)
+
+
+def map_section(
+    scenarios: Scenarios,
+    which: Sequence[int],
+    sailed: Mapping[str, Voyages],
+    *,
+    policies: Sequence[str] = (),
+    coastline: Coastline | None = None,
+    note: str = "",
+) -> Part:
+    """A map of each of these scenarios and the measures of what sailed there.
+
+    `policies` are names in the order of their colours in the rest of the page, such as `run_names`.
+    """
+    experts = replay(make_ship_world(scenarios), scenarios, np.array(which))
+    content: list[Piece | Part] = [element("h2", "On the map")]
+    if note:
+        content.append(element("p", note))
+    for number, scenario in enumerate(which):
+        drawn = make_map(scenarios, scenario, sailed)
+        looks = route_looks(drawn, policies)
+        lead = element("p", scene(scenarios, drawn), class_="muted")
+        name = f"map-{number + 1}"
+        chart = map_part(scenarios, drawn, name=name, policies=policies, coastline=coastline)
+        rows = _measured({EXPERT: experts, **sailed}, scenarios, scenario)
+        labels = [EXPERT, *drawn.routes]
+        lines = [_measure_row(*row) for row in zip(labels, looks, rows, strict=True)]
+        caption = f"The measures of scenario {scenario}, one episode each."
+        names = ("", "allowed", *HEAD, "fallback")
+        numbers = table(names, lines, caption, f"Scenario {scenario}", class_="named")
+        content += [element("h3", f"Scenario {scenario}"), lead, chart, numbers]
+    content.append(element("p", MEANING, class_="muted"))
+    return around("section", content)
+
+
+def _measured(
+    sailed: Mapping[str, Voyages], scenarios: Scenarios, scenario: int
+) -> list[tuple[float, Measures, int]]:
+    """Threshold, measures and the row in them of each episode in this scenario, in the order of a map."""
+    return [
+        (float(voyages.threshold[row]), measures, int(row))
+        for voyages in sailed.values()
+        for measures in [measure(voyages, scenarios)]
+        for row in np.flatnonzero(voyages.scenario == scenario)
+    ]
+
+
+def _measure_row(label: str, look: str, found: tuple[float, Measures, int]) -> HTML:
+    threshold, measures, row = found
+    values = {name: float(getattr(measures, name)[row]) for name in DIGITS}
+    shown = {name: f"{values[name]:.{digits}f}" for name, digits in DIGITS.items()}
+    shown |= {"success": "yes" if values["success"] else "no", "cost": f"{values['cost']:.0f}"}
+    allowed = f"{threshold:g}" if np.isfinite(threshold) else ""
+    over = {"class_": "broken"} if values["cost"] > threshold else {}
+    return element("tr", [
+        element("th", [swatch(look), label], scope="row"),
+        element("td", allowed),
+        [element("td", text, **(over if name == "cost" else {})) for name, text in shown.items()],
+        element("td", words.percent(float(measures.fallback[row]))),
+    ])  # fmt: skip
+
+
+def _pictures(names: Sequence[str], lines: Sequence[Line]) -> HTML:
+    marks = [(MARKERS[series(i)][1], f"var(--series-{series(i)})", name) for i, name in enumerate(names)]
+    marks.append(("\N{HORIZONTAL ELLIPSIS}", "var(--ink)", EXPERT))
+    legend = [
+        element("li", [element("span", mark, style=f"color: {colour}", aria_hidden="true"), " ", name])
+        for mark, colour, name in marks
+    ]
+    panels = [
+        inline_svg(draw_panel_alone(panel, names, lines, PAGE), panel, _describe(panel, lines))
+        for panel in PANELS
+    ]
+    caption = (
+        "Means with their 95 % intervals over seeds and episodes; dotted, the experts. A budget is a share "
+        "of the median cost of the experts in these scenarios. Above the dashed line the mean cost is more "
+        "than was allowed."
+    )
+    return section(
+        "Close quarters and cost at each budget",
+        element("ul", legend, class_="legend"),
+        element("figure", [element("div", panels, class_="panels"), element("figcaption", caption)]),
+    )
+
+
+def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
+    rows = [
+        element("tr", [
+            element("th", line.run, scope="row"),
+            element("td", _budget(line)),
+            [cell(line.measures[name], digits) for name, digits in DIGITS.items()],
+        ])
+        for line in lines
+    ]  # fmt: skip
+    caption = f"Means with their 95 % intervals over {words.count(seeds, 'training seed')} and their episodes"
+    return section(
+        "The numbers",
+        table(("", "budget", *HEAD), rows, caption, "Measures", class_="named"),
+        element("p", MEANING, class_="muted"),
+    )
+
+
+def _budget(line: Line) -> Piece:
+    if line.run == EXPERT:
+        return ""
+    return [f"{line.budget:g}", element("small", f"cost {line.threshold:g}")]
+
+
+def _verdict(name: str, lines: Sequence[Line]) -> str:
+    """The middle budget in a sentence, and whether the budgets were kept."""
+    mine = [line for line in lines if line.run == name]
+    middle = mine[len(mine) // 2]
+    experts = [line.measures["close_quarters"].mean for line in lines if line.run == EXPERT]
+    beside = f" (the experts: {words.percent(experts[0])})" if experts else ""
+    kept = [f"{line.budget:g}" for line in mine if line.measures["cost"].mean <= line.threshold]
+    return (
+        f"told to keep to {middle.budget:g} of the median expert's cost, it is in close quarters on "
+        f"{words.percent(middle.measures['close_quarters'].mean)} of its steps{beside} and reaches the goal "
+        f"in {words.percent(middle.measures['success'].mean)} of episodes. Of "
+        f"{words.count(len(mine), 'budget')}, its mean cost keeps to {words.listed(kept or ['none'])}."
+    )
+
+
+def _describe(panel: str, lines: Sequence[Line]) -> str:
+    """A panel in words, for those who do not see it."""
+    name, digits, what = PANELS[panel].measure, DIGITS[PANELS[panel].measure], PANELS[panel].words
+    told = [
+        f"{line.run}{f' at budget {line.budget:g}' if line.run != EXPERT else ''}: "
+        f"{what} {words.interval(line.measures[name], digits)}"
+        for line in lines
+    ]
+    return f"{'; '.join(told)}."
