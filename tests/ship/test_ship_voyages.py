@@ -224,6 +224,11 @@ def test_bad_numbers_for_the_table_are_refused(small_sea, options, wanted):
         evaluate_ships({}, small_sea, **options)
 
 
+def test_no_run_may_be_called_as_the_experts_are(small_sea, small_policies):
+    with pytest.raises(BCRLError, match="rename"):
+        evaluate_ships({EXPERT: small_policies}, small_sea, episodes=1)
+
+
 # The map.
 
 

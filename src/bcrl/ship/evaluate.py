@@ -66,6 +66,8 @@ def evaluate_ships(
     """
     if not budgets or min(budgets) < 0 or not np.isfinite(budgets).all():
         raise BCRLError(f"budgets are {tuple(budgets)}, but must be shares of the expert's cost from 0 up")
+    if EXPERT in runs:
+        raise BCRLError(f"a run is called {EXPERT!r}, as the log's own rows are: rename its folder")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
     world = make_ship_world(scenarios, frame=frame, limit=limit)

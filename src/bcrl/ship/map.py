@@ -161,14 +161,19 @@ def scene(scenarios: Scenarios, drawn: Map) -> str:
 
 
 def route_looks(drawn: Map, policies: Sequence[str] = ()) -> list[str]:
-    """The classes of each route, the expert's first: a colour for a policy, a dash for each budget."""
-    # A policy that sailed at several thresholds has each of them in the name of a route.
-    owners = [name.rpartition(", threshold ")[0] or name for name in drawn.routes]
-    order = list(dict.fromkeys([*policies, *owners]))
-    dashes = [owners[:number].count(owner) for number, owner in enumerate(owners)]
+    """The classes of each route, the expert's first."""
     return ["route-expert"] + [
-        f"route-series-{series(order.index(owner))} dash-{dash % len(DASHES)}"
-        for owner, dash in zip(owners, dashes, strict=True)
+        f"route-series-{colour} dash-{dash}" for colour, dash in route_styles(drawn, policies)
+    ]
+
+
+def route_styles(drawn: Map, policies: Sequence[str] = ()) -> list[tuple[int, int]]:
+    """A colour of a report's series for each policy, and a dash for each of its budgets."""
+    owners = [route.policy for route in drawn.routes.values()]
+    order = list(dict.fromkeys([*policies, *owners]))
+    return [
+        (series(order.index(owner)), owners[:number].count(owner) % len(DASHES))
+        for number, owner in enumerate(owners)
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from bcrl.report.figure import matplotlib, style
 from bcrl.report.theme import LIGHT
 from bcrl.ship.coastline import Coastline
-from bcrl.ship.map import CELL, SERIES, WATER, headings, sailed_water, told, when
+from bcrl.ship.map import CELL, DASHES, WATER, headings, route_styles, sailed_water, told, when
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
 from bcrl.ship.tracks import Map, Route
 
@@ -36,9 +36,10 @@ def draw_map(scenarios: Scenarios, drawn: Map, *, coastline: Coastline | None = 
         _sea(axes, scenarios, coastline or Coastline())
         for place, present in zip(drawn.neighbours, drawn.neighbours_present, strict=True):
             _neighbour(axes, place, present)
-        for number, (row, route) in enumerate(zip(rows, [drawn.expert, *drawn.routes.values()], strict=True)):
+        routes, looks = [drawn.expert, *drawn.routes.values()], [None, *route_styles(drawn)]
+        for row, route, look in zip(rows, routes, looks, strict=True):
             goal = "goal reached" if row.reached else "goal not reached"
-            _route(axes, number, route, f"{row.name}: {row.close} of {row.steps} steps close, {goal}")
+            _route(axes, look, route, f"{row.name}: {row.close} of {row.steps} steps close, {goal}")
         _goal(axes, drawn.goal)
         axes.set(xlim=(west, east), ylim=(south, north), xticks=[], yticks=[], aspect="equal")
         axes.set_title(f"Scenario {drawn.scenario}, {when(scenarios, drawn.scenario)}")
@@ -98,19 +99,26 @@ def _neighbour(axes: "Axes", place: np.ndarray, present: np.ndarray) -> None:
     _ship(axes, place[end], headings(place, present)[end], LIGHT.muted, LIGHT.paper, 11)
 
 
-def _route(axes: "Axes", number: int, route: Route, label: str) -> None:
+def _route(axes: "Axes", look: tuple[int, int] | None, route: Route, label: str) -> None:
+    """A roll-out with the colour and dash of its look, or the expert, dotted."""
     place = route.place[route.present]
     close = route.close[route.present]
     steps = np.stack([place[:-1], place[1:], np.full_like(place[1:], np.nan)], axis=1)
     axes.plot(*steps[close[1:]].reshape(-1, 2).T, color=LIGHT.over, alpha=0.3, linewidth=8, zorder=2)
-    if number == 0:
+    if look is None:
         axes.plot(*place.T, color=LIGHT.ink, linestyle=(0, (0.1, 1.8)), linewidth=2.6, dash_capstyle="round",
                   label=label, zorder=3)  # fmt: skip
         inside, edge = LIGHT.paper, LIGHT.ink
     else:
-        inside, edge = LIGHT.series[SERIES[(number - 1) % len(SERIES)]], LIGHT.paper
-        axes.plot(*place.T, color=inside, linewidth=2, label=label, zorder=3)
+        inside, edge = LIGHT.series[look[0]], LIGHT.paper
+        axes.plot(*place.T, color=inside, linewidth=2, linestyle=_dashes(look[1]), label=label, zorder=3)
     _ship(axes, place[-1], headings(route.place, route.present)[len(place) - 1], inside, edge, 16)
+
+
+def _dashes(number: int) -> str | tuple[int, tuple[float, ...]]:
+    """A dash of the page, whose lengths are pixels, in widths of a line of 2."""
+    dash = DASHES[number]
+    return "solid" if dash == "none" else (0, tuple(float(length) / 2 for length in dash.split()))
 
 
 def _ship(axes: "Axes", place: np.ndarray, heading: float, inside: str, edge: str, size: float) -> None:

@@ -23,6 +23,8 @@ class Route:
     """(moments,) bool: within 555 m of another ship."""
     reached: bool
     """Whether it came within 200 m of the goal."""
+    policy: str = ""
+    """The name that it sailed under, at whatever threshold."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,19 @@ def make_map(scenarios: Scenarios, scenario: int, sailed: Mapping[str, Voyages] 
     clock = first[track] + np.arange(moments)
     ship = int(scenarios.ship[track])
 
-    def route(place: np.ndarray) -> Route:
+    def route(place: np.ndarray, policy: str = "") -> Route:
         filled = np.zeros((moments, 2))
         filled[: len(place)] = place
         present = np.arange(moments) < len(place)
         close = distances(scene, clock, filled, ship).min(axis=1) < CLOSE_METRES
         reached = (np.hypot(*(place[1:] - expert[-1, :2]).T) < GOAL_METRES).any()
-        return Route(filled, present, close & present, bool(reached))
+        return Route(filled, present, close & present, bool(reached), policy)
 
     routes = {}
     for name, voyages, row in rows:
         several = (voyages.scenario == scenario).sum() > 1
         label = f"{name}, threshold {voyages.threshold[row]:g}" if several else name
-        routes[label] = route(voyages.path[row, : voyages.lengths[row] + 1, :2])
+        routes[label] = route(voyages.path[row, : voyages.lengths[row] + 1, :2], name)
     window = scene[clock]
     others = [int(number) for number in np.unique(window[..., 4]) if number >= 0 and number != ship]
     neighbours = np.zeros((len(others), moments, 2), np.float32)
