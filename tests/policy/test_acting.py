@@ -273,6 +273,41 @@ def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
     assert same == fallback
 
 
+@pytest.mark.parametrize(
+    ("k", "options"),
+    [(1, {"fallback_beta": 0.0}), (1, {"fallback_beta": 5.0}), (2, {"fallback_beta": 3.0}),
+     (2, {"fallback_beta": 3.0, "cost_weights": (1.0, 4.0)})],
+)  # fmt: skip
+def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
+    """Σ w a / Σ w over its draws, w = exp(−β Σ ω_i Q_C,i)."""
+    policy = untrained(k, fallback_draws=8, **options)
+    actor, seen = policy.actor, jnp.ones(6)
+    memory = actor.start(jax.random.key(5), policy.goal(threshold=given(np.zeros(k)), horizon=9))
+    action, _, insight = actor.act(memory, seen)
+    assert insight.fallback
+
+    features = actor.features(seen, memory.step)
+    mean, log_std = map(np.asarray, actor.fallback(features))
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 0), 1)
+    drawn = np.clip(mean + np.exp(log_std) * np.asarray(jax.random.normal(key, (8, 2))), -1, 1)
+    cost = np.array([np.asarray(actor.cost_to_go(features, jnp.asarray(one))) for one in drawn])
+    weight = np.exp(-options["fallback_beta"] * cost @ np.array(options.get("cost_weights", (1.0,) * k)))
+    np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
+
+
+def test_the_sharper_the_draws_the_cheaper_the_fallback():
+    seen = jnp.ones(6)
+    found = []
+    for beta in (0.0, 10.0, 1e4):
+        policy = untrained(fallback_draws=64, fallback_beta=beta)
+        actor = policy.actor
+        goal = policy.goal(threshold=0.0, horizon=9)
+        action = actor.act(actor.start(jax.random.key(1), goal), seen)[0]
+        found.append(float(actor.cost_to_go(actor.features(seen, jnp.zeros((), jnp.int32)), action)[0]))
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] + 0.01
+
+
 def test_one_short_cost_of_two_calls_the_fallback():
     policy = untrained(2)
     mean = np.asarray(policy.actor.mean_start_value)

@@ -43,6 +43,9 @@ class BudgetedActor(eqx.Module):
     nonnegative_values: bool = eqx.field(static=True)
     fallback_below: float = eqx.field(static=True)
     guarded: bool = eqx.field(static=True, default=False)  # the fallback also replaces actions with Q_C > δ
+    fallback_draws: int = eqx.field(static=True, default=0)
+    fallback_beta: float = eqx.field(static=True, default=0.0)
+    cost_weights: tuple[float, ...] | None = eqx.field(static=True, default=None)
 
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         zero = jnp.zeros_like(goal.threshold)
@@ -65,7 +68,7 @@ class BudgetedActor(eqx.Module):
             key = jax.random.fold_in(memory.key, memory.step)
             action, some_safe = self.pruned(features, mean, log_std, slack + cost_value, key, draws)
             allowed &= some_safe
-        action = jnp.where(allowed, action, self.fallback(features)[0])
+        action = jnp.where(allowed, action, self.careful(memory, features))
         action = jnp.clip(action, -1.0, 1.0)
         charge = self.cost_to_go(features, action) - cost_value
         memory = eqx.tree_at(lambda m: m.charge, memory, charge)
@@ -101,6 +104,24 @@ class BudgetedActor(eqx.Module):
             "min": jnp.minimum(by_horizon, memory.slack),
         }
         return rules[goal.execution]
+
+    def careful(self, memory: Memory, features: Float[Array, " f"]) -> Float[Array, " a"]:
+        """The fallback's action: its mean, or the mean of n draws that weigh exp(−β Σ ω_i Q_C,i).
+
+        A log has hardly more than one action in each state, so that the weights the fallback was trained with
+        tell states apart before actions. Draws in one and the same state differ by their actions alone.
+        """
+        mean, log_std = self.fallback(features)
+        if not self.fallback_draws:
+            return mean
+        # Not the key of `pruned`: the two draw in the same step.
+        key = jax.random.fold_in(jax.random.fold_in(memory.key, memory.step), 1)
+        noise = jax.random.normal(key, (self.fallback_draws, mean.shape[-1]))
+        actions = jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0)
+        rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
+        cost = self.cost_to_go(rows, actions)
+        omega = jnp.ones(cost.shape[1]) if self.cost_weights is None else jnp.asarray(self.cost_weights)
+        return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
 
     def pruned(
         self,

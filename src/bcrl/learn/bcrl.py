@@ -105,6 +105,15 @@ class BCRL:
         },
         # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
         "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
+        # Ships: 100 at the goal asks for a small β; why the fallback draws is told in docs/ships.md.
+        "ship": {
+            "tau_c": 0.1,
+            "tau_r": 0.7,
+            "beta": 0.3,
+            "gamma_cost": 0.98,
+            "fallback_draws": 16,
+            "fallback_beta": 5.0,
+        },
     }
 
     tracking: budgets.Tracking = "soft"
@@ -159,6 +168,10 @@ class BCRL:
     """Use max(V_C, 0) in backups and slacks; False is the published code's behaviour."""
     fallback_below: float = 0.1
     """Slack under which the least-cost fallback acts."""
+    fallback_draws: int = 0
+    """Actions drawn from the fallback in each of its steps and averaged, cheap ones more; 0: its mean."""
+    fallback_beta: float = 10.0
+    """Inverse temperature among those draws: they weigh exp(−β · Q_C)."""
     max_budget: float | None = None
     """Largest slack to train for; by default c_max/(1 − γ_C), or c_max · horizon when episodic."""
     cost_weights: tuple[float, ...] | None = None
@@ -458,6 +471,9 @@ class BCRL:
             self.budget_input,
             self.nonnegative_values,
             self.fallback_below,
+            fallback_draws=self.fallback_draws,
+            fallback_beta=self.fallback_beta,
+            cost_weights=self.cost_weights,
         )
 
     def blank_actor(self, spec: Spec) -> BudgetedActor:

@@ -15,6 +15,8 @@ RANGES: dict[str, tuple[float, float, bool, bool]] = {
     "target_rate": (0.0, 1.0, True, True),
     "dropout": (0.0, 1.0, True, False),
     "fallback_below": (0.0, math.inf, True, False),
+    "fallback_draws": (0.0, math.inf, True, False),
+    "fallback_beta": (0.0, math.inf, True, False),
     "noise": (0.0, math.inf, True, False),
     "noise_limit": (0.0, math.inf, True, False),
     "unsafe_price": (0.0, math.inf, True, False),
@@ -33,7 +35,7 @@ POSITIVE = (
     "budget_samples",
 )
 RANGES |= dict.fromkeys(POSITIVE, (0.0, math.inf, False, False))
-WHOLE = ("batch_size", "budget_samples")
+WHOLE = ("batch_size", "budget_samples", "fallback_draws")
 
 
 def check_options(options: Any) -> None:

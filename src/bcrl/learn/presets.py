@@ -7,7 +7,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.method import Method, method_class
 
 Preset = Literal["paper", "cpu"]
-Family = Literal["bullet", "safety-gym", "metadrive", "point"]
+Family = Literal["bullet", "safety-gym", "metadrive", "point", "ship"]
 Instance = Literal["iql", "xql", "sparse", "td3bc"]
 
 # The networks and steps of the paper's table, and a size that trains in minutes on two CPU cores.
@@ -29,6 +29,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "safety-gym": {},
     "metadrive": {"steps": 200_000},
     "point": {},
+    "ship": {},
 }
 
 # BCRL's instantiations: the method that does it, and the options that make it this one.

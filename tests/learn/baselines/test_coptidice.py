@@ -102,8 +102,8 @@ def test_losses_by_numpy(double):
     np.testing.assert_allclose(metrics["cost/expected"], np.mean(v * w * batch.cost))
     divergence = np.mean(v * np.log(v) - v + 1)
     np.testing.assert_allclose(metrics["cost/temperature_loss"], temperature * (0.01 - divergence))
-    # κ = 6 in 20 steps is 0.3 a step.
-    multiplier_loss = price * (0.3 - np.mean(v * w * batch.cost))
+    # κ = 6 in 20 steps is 0.3 a step, and the weights of an episode sum to 1 − γ²⁰.
+    multiplier_loss = price * (0.3 * (1 - 0.9**20) - np.mean(v * w * batch.cost))
     np.testing.assert_allclose(metrics["cost/multiplier_loss"], multiplier_loss, rtol=1e-6)
 
     mean, log_std = state.networks["actor"](sample.noisy_features)
@@ -114,7 +114,7 @@ def test_losses_by_numpy(double):
 
 
 def test_faithful_takes_the_discounted_threshold_and_forgets_the_tanh(double):
-    assert float(METHOD.cost_limit(SPEC)) == pytest.approx(0.3)
+    assert float(METHOD.cost_limit(SPEC)) == pytest.approx(0.3 * (1 - 0.9**20))
     assert float(FAITHFUL.cost_limit(SPEC)) == pytest.approx(3.0 * (1 - 0.9**20))
     actor, sample, w = make_state(METHOD).networks["actor"], make_sample(), jnp.arange(6.0)
     mean, log_std = actor(sample.noisy_features)
@@ -226,6 +226,23 @@ def test_the_policy_file_acts_the_same(method, tmp_path):
     np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
 
 
+def test_visits_end_at_time_limits():
+    """All of the lane's episodes end there; ν, trained on a chain that never comes back, stays bounded."""
+    log = lane_log(episodes=8)
+    sample = METHOD.sample(METHOD.prepare(log, Normaliser.of(log.observations)), jax.random.key(0))
+    assert 0.0 < float(sample.batch.goes_on.mean()) < 1.0
+
+    steps = np.tile(np.arange(20.0, dtype=np.float32), 8)  # one state for each step
+    chain = dataclasses.replace(
+        log,
+        observations=np.stack([steps, 0 * steps], axis=1),
+        next_observations=np.stack([steps + 1, 0 * steps], axis=1),
+    )
+    method = dataclasses.replace(METHOD, hidden=(16,), batch_size=64, learning_rate=1e-2, reward_scale=0.1)
+    values = [row["value/mean"] for row in fit(chain, method, steps=900, log_every=300).metrics]
+    assert abs(values[-1] - values[-2]) < 1.0
+
+
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.0}, {"doubt": 0.0}, {"noise": -0.1}, {"gamma": 1.0}])
 def test_bad_options_are_named(options):
     name = next(iter(options), "threshold")
@@ -244,7 +261,7 @@ def test_bad_options_are_named(options):
     ],
 )
 def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
-    """Cloning earns −14; and the weighted log costs κ/T a step where that binds."""
+    """Cloning earns −14; and the weighted log costs (1 − γ) d(κ) where that binds."""
     method = COptiDICE(
         threshold=threshold,
         hidden=(32, 32),
@@ -258,7 +275,7 @@ def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
     episodes = roll_out(run.policy(), Lane(), (threshold,))
     assert least_return < episodes.returns.mean() < most_return
     assert least_cost <= episodes.costs.mean() <= most_cost
-    expected, limit = run.metrics[-1]["cost/expected"], threshold / 20
+    expected, limit = run.metrics[-1]["cost/expected"], threshold / 20 * (1 - 0.9**20)
     if threshold == 2.0:
         assert expected == pytest.approx(limit, rel=0.2)
     else:

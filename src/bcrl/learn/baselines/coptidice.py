@@ -88,16 +88,20 @@ class COptiDICE(ForOneThreshold):
         return (("all",),)
 
     def cost_limit(self, spec: Spec) -> Array:
-        """The bound on cost per step, κ/T. Faithful puts d(κ) there, which almost never binds."""
-        if self.faithful:
-            return self.discounted_threshold(spec)
-        return jnp.asarray(self.threshold / spec.horizon)
+        """(1 − γ) d(κ), for weights sum costs as (1 − γ) Σ γᵗ c_t. Faithful's d(κ) almost never binds."""
+        limit = self.discounted_threshold(spec)
+        return limit if self.faithful else (1.0 - self.gamma) * limit
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+        """A visit that a time limit cuts short ends there.
+
+        What comes after it is not in the log. Where states do not come back (a run straight ahead), no
+        weights of the log could then be a policy's visits, and ν would fall for ever.
+        """
         first = (data.steps == 0).astype(np.float32)
-        rows = self.rows(data, normaliser, self.reward_scale, first / first.mean())
+        rows = self.rows(data, normaliser, self.reward_scale, first / first.mean(), episodic=True)
         seen = self.seen_through(normaliser)
         starts = np.asarray(seen(jnp.asarray(data.initial_observations)))
         spread = (data.observations.std(0) / np.asarray(seen.std), data.actions.std(0))
