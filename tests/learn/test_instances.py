@@ -324,7 +324,7 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
 
 
 def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
-    method, spec = BCRLTD3(hidden=(8,)), Spec(3, 2, 1, 20, (1.0,), 1)
+    method, spec = BCRLTD3(hidden=(8,), fallback_draws=0), Spec(3, 2, 1, 20, (1.0,), 1)
     policy = Policy(method.blank_actor(spec), method, spec, {})  # any parameters will do
     seen = np.random.default_rng(0).normal(size=(64, 3), scale=3.0).astype(np.float32)
     thresholds = np.linspace(0.2, 3.0, 64)

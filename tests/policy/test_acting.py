@@ -22,7 +22,7 @@ STEPS = 6
 def untrained(k: int = 1, **options) -> Policy:
     """Random networks with costs of a size where rules differ and the fallback comes in; made by numpy."""
     log = make_log(k)
-    method = BCRL(hidden=(8,), **{"gamma_cost": 0.9, **options})
+    method = BCRL(hidden=(8,), **{"gamma_cost": 0.9, "fallback_draws": 0, **options})
     spec = Spec(log.observation_size, log.action_size, k, log.horizon, (1.0,) * k, 10)
     rng = np.random.default_rng(11)
     shape = jax.eval_shape(lambda: method.init(jax.random.key(0), spec))
