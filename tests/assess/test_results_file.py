@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bcrl.assess.results import Result, evaluate, normalised_cost, read_results, write_results
 from bcrl.errors import BCRLError
+from bcrl.policy import Policy
 from bcrl.worlds import make_world
 
 COLUMNS = (
@@ -76,15 +77,16 @@ def test_evaluation_fills_every_column(episodes):
     assert len({row.return_ for row in episodes}) > 6
 
 
-def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_run, episodes):
+def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_policy):
     """The scanned roll-out against the public `act` and `observe`, step by step, in the same world."""
     import jax
 
-    policy, world = tiny_run.policy(0), make_world("point-circle")
+    actor, world = dataclasses.replace(tiny_policy.actor, fallback_draws=0), make_world("point-circle")
+    policy = Policy(actor, tiny_policy.method, tiny_policy.spec, tiny_policy.provenance)
     reset, act, move = jax.random.split(jax.random.split(jax.random.key(0), 3)[1], 3)
     keys = jax.random.split(move, world.horizon)
     state, episode = world.reset(reset), policy.start(threshold=10.0, horizon=world.horizon, execution="min")
-    del act  # without pruning, nothing is drawn
+    del act  # without pruning and with a fallback that acts by its mean, nothing is drawn
     step = jax.jit(world.step)
     earned = spent = fallback = 0.0
     for key in keys:
@@ -93,7 +95,7 @@ def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_run, episodes):
         episode.observe(float(cost))
         earned, spent, fallback = earned + float(reward), spent + float(cost), fallback + episode.fallback
         assert not terminal
-    row = next(r for r in episodes if (r.seed, r.threshold, r.episode) == (0, 10.0, 1))
+    row = evaluate([policy], world, (10.0,), episodes=3, execution="min")[1]
     assert row.return_ == pytest.approx(earned, rel=1e-3, abs=1e-2)
     assert row.cost == pytest.approx(spent, abs=1e-3)
     assert row.fallback_share == pytest.approx(fallback / world.horizon, abs=1e-6)

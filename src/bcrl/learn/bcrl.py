@@ -106,7 +106,7 @@ class BCRL:
         # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
         "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
         # Ships: a reward of 100 at the goal asks for a small β.
-        "ship": {"tau_c": 0.1, "tau_r": 0.7, "beta": 0.3, "gamma_cost": 0.98},
+        "ship": {"tau_c": 0.1, "tau_r": 0.7, "beta": 0.1, "gamma_cost": 0.98},
     }
 
     tracking: budgets.Tracking = "soft"
