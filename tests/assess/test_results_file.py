@@ -77,12 +77,13 @@ def test_evaluation_fills_every_column(episodes):
     assert len({row.return_ for row in episodes}) > 6
 
 
-def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_policy):
+def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_run):
     """The scanned roll-out against the public `act` and `observe`, step by step, in the same world."""
     import jax
 
-    actor, world = dataclasses.replace(tiny_policy.actor, fallback_draws=0), make_world("point-circle")
-    policy = Policy(actor, tiny_policy.method, tiny_policy.spec, tiny_policy.provenance)
+    policy, world = tiny_run.policy(0), make_world("point-circle")
+    actor = dataclasses.replace(policy.actor, fallback_draws=0)
+    policy = Policy(actor, policy.method, policy.spec, policy.provenance)
     reset, act, move = jax.random.split(jax.random.split(jax.random.key(0), 3)[1], 3)
     keys = jax.random.split(move, world.horizon)
     state, episode = world.reset(reset), policy.start(threshold=10.0, horizon=world.horizon, execution="min")
