@@ -116,8 +116,7 @@ class BudgetedActor(eqx.Module):
             return mean
         # Not the key of `pruned`: the two draw in the same step.
         key = jax.random.fold_in(jax.random.fold_in(memory.key, memory.step), 1)
-        noise = jax.random.normal(key, (self.fallback_draws, mean.shape[-1]))
-        actions = jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0)
+        actions = drawn(mean, log_std, key, self.fallback_draws)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
         cost = self.cost_to_go(rows, actions)
         omega = jnp.ones(cost.shape[1]) if self.cost_weights is None else jnp.asarray(self.cost_weights)
@@ -136,8 +135,7 @@ class BudgetedActor(eqx.Module):
 
         The first is the mean, so that one draw asks only whether that is safe.
         """
-        noise = jax.random.normal(key, (draws, mean.shape[-1]))
-        actions = jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0).at[0].set(mean)
+        actions = drawn(mean, log_std, key, draws).at[0].set(mean)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
         cost = self.cost_to_go(rows, actions)
         safe = budgets.is_safe(cost, budget)
@@ -164,3 +162,11 @@ class BudgetedActor(eqx.Module):
     ) -> Float[Array, "*b k"]:
         """Q_C(s, a), the larger of the two critics."""
         return jnp.max(apply_each(self.cost_critic, jnp.concatenate([features, action], -1)), axis=0)
+
+
+def drawn(
+    mean: Float[Array, " a"], log_std: Float[Array, " a"], key: PRNGKeyArray, count: int
+) -> Float[Array, "n a"]:
+    """Actions of a Gaussian policy, inside their bounds."""
+    noise = jax.random.normal(key, (count, mean.shape[-1]))
+    return jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0)
