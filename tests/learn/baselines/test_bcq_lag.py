@@ -90,7 +90,7 @@ def test_backups_by_hand():
 def test_both_values_are_those_of_the_best_candidate(price, double):
     state, features = make_state(METHOD), make_sample(METHOD).batch.next_features
     networks, key = {**state.networks, **state.targets}, jax.random.key(4)
-    wide, actions = METHOD.choices(networks, features, key)
+    wide, actions = METHOD.choices(networks, features, key, METHOD.candidates)
     assert actions.shape == (6, 3, 1)
     assert np.ptp(actions, axis=1).min() > 0
     q, q_c = map(np.asarray, METHOD.judge(networks["critics"], wide, actions, 0.75))
@@ -228,19 +228,23 @@ def test_the_policy_file_acts_the_same(method, tmp_path):
     assert not np.array_equal(*actions), "every step draws anew"
 
 
-def test_fixed_acts_by_the_best_candidate(double):
-    state = make_state(METHOD)
+@pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
+def test_it_takes_what_it_draws_or_the_best_of_several(method, double):
+    state = make_state(method)
     identity = Normaliser(jnp.zeros(2), jnp.ones(2))
     observation, key = jnp.asarray([0.3, -0.4]), jax.random.key(2)
     networks = {"vae": state.networks["vae"], **state.targets}
-    wide, actions = METHOD.choices(networks, observation[None], key)
-    q, q_c = METHOD.judge(networks["critics"], wide, actions, 0.75)
-    best = actions[0, np.argmax(q[0] - PRICE * q_c[0])]
-    actor = METHOD.actor(state, None, identity, SPEC)
-    np.testing.assert_array_equal(actor.choose(observation, None, key), best)  # type: ignore[arg-type]
-    faithful = FAITHFUL.actor(state, None, identity, SPEC)
-    one = FAITHFUL.propose(networks, observation, key)
-    np.testing.assert_array_equal(faithful.choose(observation, None, key), one)  # type: ignore[arg-type]
+    found = method.actor(state, None, identity, SPEC).choose(observation, None, key)
+    drawn = method.propose(networks, observation[None, None], key)[0, 0]
+    np.testing.assert_allclose(found, drawn, rtol=1e-12)
+
+    several = dataclasses.replace(method, acting_candidates=5)
+    found = several.actor(state, None, identity, SPEC).choose(observation, None, key)
+    wide, actions = several.choices(networks, observation[None], key, 5)
+    q, q_c = several.judge(networks["critics"], wide, actions, 0.75)
+    best = int(np.argmax(q[0] - PRICE * q_c[0]))
+    assert best > 0, "for this test to say something"
+    np.testing.assert_array_equal(found, actions[0, best])
 
 
 def test_fixed_standardises_and_faithful_does_not():
@@ -266,6 +270,7 @@ def test_fixed_standardises_and_faithful_does_not():
         {"threshold": -1.0},
         {"reach": 0.0},
         {"candidates": 0},
+        {"acting_candidates": 0},
         {"caution": 1.5},
         {"gains": (0.1, -1.0, 0.0)},
         {"variant": "x"},
@@ -296,6 +301,7 @@ def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
         vae_kl=0.02,
         latent_limit=2.0,
         candidates=6,
+        acting_candidates=6,
         batch_size=64,
         reward_scale=1.0,
         learning_rate=5e-3,

@@ -80,7 +80,9 @@ class BCQLag(ForOneThreshold):
     reach: float = 0.05
     """Largest shift of a drawn action by ξ."""
     candidates: int = 10
-    """Actions drawn to choose from in a state."""
+    """Actions drawn to choose from in a state, for the values in training."""
+    acting_candidates: int = 1
+    """Actions drawn to choose from when acting. Several is BCQ's own rule; 1 takes what is drawn."""
     caution: float = 0.75
     """Weight of the more careful of two critics in a backup; the other has the rest."""
     gains: tuple[float, float, float] = (0.1, 0.003, 0.001)
@@ -91,7 +93,7 @@ class BCQLag(ForOneThreshold):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "reward_scale", "vae_kl", "latent_limit", "reach", "multiplier_limit")
-        check_whole(self, "candidates")
+        check_whole(self, "candidates", "acting_candidates")
         if not 0 <= self.caution <= 1:
             raise BCRLError(f"caution is {self.caution}, but must be a number from 0 to 1")
         if not all(gain >= 0 for gain in self.gains):
@@ -195,9 +197,9 @@ class BCQLag(ForOneThreshold):
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
         """Q and Q_C of the policy in a state, n candidates drawn.
 
-        Fixed: both of the one candidate that acts, argmax Q − λ Q_C. Faithful: the largest of each by itself.
+        Fixed: both of one candidate, argmax Q − λ Q_C. Faithful: the largest of each by itself.
         """
-        wide, action = self.choices(networks, features, key)
+        wide, action = self.choices(networks, features, key, self.candidates)
         q, q_c = self.judge(networks["critics"], wide, action, self.caution)
         if self.faithful:
             return jnp.max(q, axis=1), jnp.max(q_c, axis=1)
@@ -240,10 +242,10 @@ class BCQLag(ForOneThreshold):
         return jnp.clip(drawn + self.reach * shift, -1.0, 1.0)
 
     def choices(
-        self, networks: dict[Part, Any], features: Float[Array, "b f"], key: PRNGKeyArray
+        self, networks: dict[Part, Any], features: Float[Array, "b f"], key: PRNGKeyArray, count: int
     ) -> tuple[Float[Array, "b n f"], Float[Array, "b n a"]]:
         """n candidates for each state, beside the state."""
-        shape = (len(features), self.candidates, features.shape[-1])
+        shape = (len(features), count, features.shape[-1])
         wide = jnp.broadcast_to(features[:, None], shape)
         return wide, self.propose(networks, wide, key)
 
@@ -274,7 +276,7 @@ def careful(values: Float[Array, "4 *b"], caution: float) -> Float[Array, "*b"]:
 
 
 class BCQActor(PlainActor):
-    """Fixed: of n candidates the best by Q − λ Q_C. Faithful: one candidate, whatever it is worth."""
+    """Takes a candidate as it is drawn, or of several the best by Q − λ Q_C."""
 
     networks: dict[Part, Any]
     multiplier: Float[Array, "1"]  # λ at the end of training
@@ -282,8 +284,7 @@ class BCQActor(PlainActor):
 
     def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
         del memory
-        if self.method.faithful:
-            return self.method.propose(self.networks, features, key)
-        wide, action = self.method.choices(self.networks, features[None], key)
+        count = self.method.acting_candidates
+        wide, action = self.method.choices(self.networks, features[None], key, count)
         q, q_c = self.method.judge(self.networks["critics"], wide, action, self.method.caution)
         return action[0, jnp.argmax(q[0] - self.multiplier * q_c[0])]

@@ -19,6 +19,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import (
     Batch,
     ForOneThreshold,
+    Variant,
     adam_step,
     blank_normaliser,
     check_positive,
@@ -40,7 +41,7 @@ class Arrays(eqx.Module):
 
 class Sample(eqx.Module):
     batch: Batch
-    worst: Float[Array, ""]  # the least return of the log: the value of what is not allowed
+    worst: Float[Array, ""]  # a low return of the log: the value of what is not allowed
 
 
 class State(eqx.Module):
@@ -56,6 +57,8 @@ class CPQ(ForOneThreshold):
 
     name: ClassVar[str] = "cpq"
 
+    variant: Variant = "faithful"
+    """faithful: as released, where the penalty of strange actions has no effect; fixed: where it has one."""
     reward_scale: float = 0.1
     """Rewards are multiplied by it."""
     learning_rate: float = 1e-3
@@ -89,11 +92,11 @@ class CPQ(ForOneThreshold):
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
-        """What is not allowed is worth the least return of the log; faithful says 0.
+        """What is not allowed is worth a low return of the log; faithful says 0.
 
-        0 is no penalty where returns are negative. Where rewards never are, both are the same.
+        0 is no penalty where returns are negative. Where they hardly ever are, both are the same.
         """
-        worst = 0.0 if self.faithful else self.reward_scale * least_return(data, self.gamma)
+        worst = 0.0 if self.faithful else self.reward_scale * low_return(data, self.gamma)
         return Arrays(self.rows(data, normaliser, self.reward_scale), jnp.asarray(worst, jnp.float32))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
@@ -234,7 +237,7 @@ class CPQ(ForOneThreshold):
         The second is what the penalty lowers, so that no action is raised above the level.
         """
         wide = jnp.broadcast_to(features, (*actions.shape[:-1], features.shape[-1]))
-        gaps = jnp.where(strange, level - self.judge(critics, wide, actions)[1], 0.0)
+        gaps = jnp.where(strange, level - self.judge_cost(critics, wide, actions), 0.0)
         count = jnp.maximum(jnp.sum(strange), 1)
         return jnp.sum(gaps) / count, jnp.sum(jax.nn.relu(gaps)) / count
 
@@ -250,10 +253,25 @@ class CPQ(ForOneThreshold):
     def judge(
         self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
     ) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
-        """Q, the smaller of two, and Q_C, the larger; faithful takes the smaller there too."""
+        """Q, the smaller of two, and Q_C."""
         values = apply_each(critics, jnp.concatenate([features, action], axis=-1))[..., 0]
         q, q_c = jnp.split(values, 2)
-        return jnp.min(q, axis=0), jnp.min(q_c, axis=0) if self.faithful else jnp.max(q_c, axis=0)
+        return jnp.min(q, axis=0), self.one_cost(q_c)
+
+    def judge_cost(
+        self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
+    ) -> Float[Array, "*b"]:
+        """Q_C alone, at half the price."""
+        of_cost = jax.tree.map(lambda x: x[len(x) // 2 :], critics)
+        return self.one_cost(apply_each(of_cost, jnp.concatenate([features, action], axis=-1))[..., 0])
+
+    def one_cost(self, q_c: Float[Array, "2 *b"]) -> Float[Array, "*b"]:
+        """The mean of two critics; faithful takes the smaller.
+
+        Not the larger: a backup adds the difference at every step, and a policy that costs nothing was
+        valued at the limit.
+        """
+        return jnp.min(q_c, axis=0) if self.faithful else jnp.mean(q_c, axis=0)
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
@@ -265,14 +283,15 @@ class CPQ(ForOneThreshold):
         return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
 
 
-def least_return(data: Dataset, gamma: float) -> float:
-    """The least discounted return from any row of the log to the end of its episode, and at most 0.
+def low_return(data: Dataset, gamma: float) -> float:
+    """The return that a twentieth of the log's rows stay below to the end of their episode, and at most 0.
 
-    Not min r/(1 − γ): a single bad step would then make the penalty larger than all returns there are.
+    Not the least, nor min r/(1 − γ): a few bad steps would then decide how much being allowed is worth.
     """
-    least, to_go = 0.0, np.zeros(data.episode_count)
+    returns, to_go = np.zeros(len(data.rewards)), np.zeros(data.episode_count)
     for step in reversed(range(int(data.episode_lengths.max()))):
         there = step < data.episode_lengths
-        to_go[there] = data.rewards[data.starts[there] + step] + gamma * to_go[there]
-        least = min(least, float(to_go[there].min()))
-    return least
+        rows = data.starts[there] + step
+        to_go[there] = data.rewards[rows] + gamma * to_go[there]
+        returns[rows] = to_go[there]
+    return min(0.0, float(np.quantile(returns, 0.05)))
