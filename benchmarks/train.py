@@ -99,6 +99,8 @@ def speed(name: str, words: argparse.Namespace) -> dict:
     options = {"batch_size": words.batch} if words.batch else {}
     if words.hidden:
         options["hidden"] = tuple(words.hidden)
+    if words.variant:
+        options["variant"] = words.variant
     if "threshold" in {field.name for field in dataclasses.fields(method_class(name))}:
         options["threshold"] = 20.0
     method, _ = make_method(name, "paper", "bullet", options)
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["bcrl"], choices=sorted(METHODS))
     parser.add_argument("--hidden", type=int, nargs="+", help="default: the method's own")
     parser.add_argument("--batch", type=int, help="default: the method's own")
+    parser.add_argument("--variant", choices=["fixed", "faithful"], help="default: the method's own")
     parser.add_argument("--steps", type=int, default=2000, help="steps per timed piece; three are timed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3], help="how many seeds at once")
     words = parser.parse_args()
