@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl import budget as budgets
+from bcrl.learn.losses import cost_weighting
 from bcrl.learn.method import Goal, Insight, Normaliser
 from bcrl.learn.networks import MLP, GaussianPolicy, apply_each
 
@@ -119,7 +120,7 @@ class BudgetedActor(eqx.Module):
         actions = drawn(mean, log_std, key, self.fallback_draws)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
         cost = self.cost_to_go(rows, actions)
-        omega = jnp.ones(cost.shape[1]) if self.cost_weights is None else jnp.asarray(self.cost_weights)
+        omega = cost_weighting(self.cost_weights, cost.shape[1])
         return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
 
     def pruned(

@@ -24,6 +24,7 @@ from bcrl.learn.losses import (
     Regression,
     SparseWeight,
     advantage_weight,
+    cost_weighting,
     gaussian_log_density,
     gumbel_weight,
     joint_expectile_loss,
@@ -300,7 +301,7 @@ class BCRL:
         state_action = jnp.concatenate([batch.features, batch.action], axis=1)
         q_c = jnp.max(apply_each(cost.target, state_action), axis=0)
         value = cost.value(batch.features)
-        omega = jnp.ones(q_c.shape[1]) if self.cost_weights is None else jnp.asarray(self.cost_weights)
+        omega = cost_weighting(self.cost_weights, q_c.shape[1])
         value_loss = self.value_loss("cost", q_c - value, omega)
 
         v_c, next_v_c = (
@@ -406,7 +407,7 @@ class BCRL:
     def fallback_loss(
         self, fallback: GaussianPolicy, batch: Batch, cost_advantage: Array, key: PRNGKeyArray
     ) -> Array:
-        omega = 1.0 if self.cost_weights is None else jnp.asarray(self.cost_weights)
+        omega = cost_weighting(self.cost_weights, cost_advantage.shape[-1])
         weight = self.extraction_weight("cost", jnp.sum(omega * cost_advantage, axis=-1))
         return -jnp.mean(weight * gaussian_log_density(*fallback(batch.features, key), batch.action))
 

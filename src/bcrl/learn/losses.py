@@ -24,6 +24,11 @@ def expectile_loss(difference: Float[Array, "*b"], tau: float) -> Float[Array, "
     return jnp.mean(expectile_weight(difference, tau) * difference**2)
 
 
+def cost_weighting(given: tuple[float, ...] | None, count: int) -> Float[Array, " k"]:
+    """ω: what each of k costs counts where one number must stand for all; 1 unless given."""
+    return jnp.ones(count) if given is None else jnp.asarray(given)
+
+
 def joint_expectile_loss(
     differences: Float[Array, "b k"], tau: float, cost_weights: Float[Array, " k"]
 ) -> Float[Array, ""]:
