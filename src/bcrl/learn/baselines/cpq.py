@@ -261,7 +261,7 @@ class CPQ(ForOneThreshold):
     def judge_cost(
         self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
     ) -> Float[Array, "*b"]:
-        """Q_C alone, at half the price."""
+        """Q_C alone: the critics of reward are not asked."""
         of_cost = jax.tree.map(lambda x: x[len(x) // 2 :], critics)
         return self.one_cost(apply_each(of_cost, jnp.concatenate([features, action], axis=-1))[..., 0])
 
