@@ -17,7 +17,7 @@ import numpy as np
 
 from bcrl.data import Dataset
 from bcrl.learn.loop import initial_state, seed_keys, train
-from bcrl.learn.method import METHODS, Normaliser, Spec, method_class
+from bcrl.learn.method import METHODS, Normaliser, Part, Spec, method_class
 from bcrl.learn.presets import make_method
 
 
@@ -46,12 +46,13 @@ def fetched(tree) -> None:
     jax.block_until_ready(tree)
 
 
-def loop_speed(method, arrays, spec: Spec, seeds: tuple[int, ...], steps: int) -> dict:
+def loop_speed(
+    method, arrays, spec: Spec, parts: tuple[Part, ...], seeds: tuple[int, ...], steps: int
+) -> dict:
+    """Of one phase: `parts` are what it trains together."""
     state = initial_state(method, spec, seeds)
     fetched(state)
-    # The last group of parts is the main one: what comes before it is warm-up.
-    schedule = method.schedule[-1:]
-    points = train(method, arrays, spec, seeds, state, step=0, log_every=steps, schedule=schedule)
+    points = train(method, arrays, spec, seeds, state, step=0, log_every=steps, schedule=(parts,))
     marks = [time.perf_counter()]
     for point in points:
         if point.metrics is not None:
@@ -60,6 +61,7 @@ def loop_speed(method, arrays, spec: Spec, seeds: tuple[int, ...], steps: int) -
     first, *times = np.diff(marks).tolist()
     best = min(times)
     return {
+        "trains": list(parts),
         "seeds": len(seeds),
         "steps_per_second": round(steps / best, 1),
         "seed_steps_per_second": round(steps * len(seeds) / best, 1),
@@ -107,7 +109,13 @@ def speed(name: str, words: argparse.Namespace) -> dict:
     data = made_up_log(200_000, 8, 2)
     spec = Spec(8, 2, 1, 200, (1.0,), 4 * words.steps)
     arrays = method.prepare(data, Normaliser.of(data.observations))
-    rows = [loop_speed(method, arrays, spec, tuple(range(n)), words.steps) for n in words.seeds]
+    rows = [
+        loop_speed(method, arrays, spec, parts, tuple(range(n)), words.steps)
+        for parts in reversed(
+            method.schedule
+        )  # the last phase is the main one; the baseline is measured on it
+        for n in words.seeds
+    ]
     usual = baseline_speed(method, arrays, spec, max(words.steps // 4, 20))
     memory = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return {

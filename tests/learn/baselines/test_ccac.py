@@ -90,7 +90,6 @@ def test_columns_by_hand(method):
     *_, goes_on, left, next_left, limit = (np.asarray(x)[:, 0] for x in arrays.rows.take(np.arange(6)))
     np.testing.assert_array_equal(left, [3.5, 2.5, 2.5, 0.5, 0.0, 0.0])
     np.testing.assert_array_equal(next_left, [2.5, 2.5, 0.0, 0.0, 0.0, 0.0])
-    # κ counts to the end of the episode, so time limits end the backup in both variants.
     np.testing.assert_array_equal(goes_on, [1, 1, 0, 0, 1, 0])
     # The horizon is 3. Spread over the n steps left, 1 is worth (1 + γ + …)/n discounted.
     worth = np.array([1 + 0.99 + 0.99**2, 3 * (1 + 0.99) / 2, 3, 1 + 0.99 + 0.99**2, 1, 1]) / 3

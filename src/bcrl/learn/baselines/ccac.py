@@ -158,8 +158,7 @@ class CCAC(Baseline):
         spread = finite_horizon_budget(left, 0.0, data.horizon - data.steps, self.gamma)
         limit = left if self.faithful else np.asarray(spread)
         after = left - data.costs_2d[:, 0]
-        # κ counts to the end of the episode, and so do values: of what comes after it the log knows no κ.
-        rows = self.rows(data, normaliser, self.reward_scale, left, after, limit, episodic=True)
+        rows = self.rows(data, normaliser, self.reward_scale, left, after, limit)
         pairs = rows.table[:, : data.observation_size + data.action_size]
         return Arrays(rows, pairs.min(axis=0), pairs.max(axis=0))
 

@@ -71,16 +71,15 @@ class Baseline(TwoVariants):
         normaliser: Normaliser,
         reward_scale: float,
         *extra: np.ndarray,
-        episodic: bool = False,
     ) -> Rows:
         """The columns of `Batch`, then `extra` ones.
 
-        Released codes end every backup at a time limit. That is a fault (the world goes on), so `fixed` ends
-        it at terminals alone, unless the method is `episodic`: what it counts ends with the episode.
+        A time limit ends the backup, as in the released codes: κ counts to the end of the episode, and where
+        states do not come back (a run straight ahead) the one after it is valued by extrapolation alone.
         """
         check_one_cost(data)
         seen = self.seen_through(normaliser)
-        ended = data.terminals | data.timeouts if self.faithful or episodic else data.terminals
+        ended = data.terminals | data.timeouts
         return Rows.of(
             np.asarray(seen(jnp.asarray(data.observations))),
             np.clip(data.actions, -1 + 1e-5, 1 - 1e-5),

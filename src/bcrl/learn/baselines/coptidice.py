@@ -95,13 +95,8 @@ class COptiDICE(ForOneThreshold):
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
-        """A visit that a time limit cuts short ends there.
-
-        What comes after it is not in the log. Where states do not come back (a run straight ahead), no
-        weights of the log could then be a policy's visits, and ν would fall for ever.
-        """
         first = (data.steps == 0).astype(np.float32)
-        rows = self.rows(data, normaliser, self.reward_scale, first / first.mean(), episodic=True)
+        rows = self.rows(data, normaliser, self.reward_scale, first / first.mean())
         seen = self.seen_through(normaliser)
         starts = np.asarray(seen(jnp.asarray(data.initial_observations)))
         spread = (data.observations.std(0) / np.asarray(seen.std), data.actions.std(0))
