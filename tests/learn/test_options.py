@@ -84,9 +84,10 @@ def test_given_options_win_over_preset_and_preset_over_family():
     assert (method.hidden, method.batch_size, steps) == ((256, 256), 512, 200_000)
 
 
+@pytest.mark.parametrize("time_limits", ["go-on", "end"])
 @pytest.mark.parametrize("criterion", ["discounted", "episodic"])
-def test_prepared_rows(criterion, tiny_log):
-    method = BCRL(criterion=criterion, batch_size=512)
+def test_prepared_rows(criterion, time_limits, tiny_log):
+    method = BCRL(criterion=criterion, time_limits=time_limits, batch_size=512)
     normaliser = Normaliser.of(tiny_log.observations)
     arrays = method.prepare(tiny_log, normaliser)
     batch = method.sample(arrays, jax.random.key(0))
@@ -108,12 +109,13 @@ def test_prepared_rows(criterion, tiny_log):
     np.testing.assert_allclose(
         arrays.initial_features[:, :size], normal(tiny_log.initial_observations), atol=1e-5
     )
-    if criterion == "discounted":
-        # A time limit is no end: only terminal states stop the backup.
+    if criterion == "discounted" and time_limits == "go-on":
         np.testing.assert_array_equal(batch.goes_on, ~tiny_log.terminals[row])
-        assert batch.features.shape[1] == size
     else:
         np.testing.assert_array_equal(batch.goes_on, ~(tiny_log.terminals | tiny_log.timeouts)[row])
+    if criterion == "discounted":
+        assert batch.features.shape[1] == size
+    else:
         np.testing.assert_allclose(batch.features[:, size], tiny_log.steps[row] / 20, atol=1e-6)
         np.testing.assert_allclose(batch.next_features[:, size], (tiny_log.steps[row] + 1) / 20, atol=1e-6)
         np.testing.assert_array_equal(arrays.initial_features[:, size], 0)

@@ -114,6 +114,8 @@ class BCRL:
     """How budgets move in training: soft (stochastic worlds, the paper's g) or direct (deterministic)."""
     criterion: budgets.Criterion = "discounted"
     """What a budget bounds: discounted cost, or the episode's plain sum (time enters the state)."""
+    time_limits: Literal["go-on", "end"] = "go-on"
+    """Whether a time limit ends backups; no in the paper. With the episodic criterion it always does."""
     tau_c: float = 0.2
     """Expectile τ_C of the cost value; smaller is nearer the least cost, 0.5 is the log's own policy."""
     tau_r: float = 0.5
@@ -213,9 +215,9 @@ class BCRL:
             time = (step / data.horizon).astype(np.float32)
             return np.concatenate([normal, time[:, None]], axis=1)
 
-        # A time limit is no end of the world, so values are bootstrapped there, unless the criterion
-        # itself stops counting at the time limit.
-        ended = data.terminals | data.timeouts if self.criterion == "episodic" else data.terminals
+        # A time limit is no end of the world, so values are bootstrapped there, unless nobody counts on.
+        stops = self.time_limits == "end" or self.criterion == "episodic"
+        ended = data.terminals | data.timeouts if stops else data.terminals
         rows = Rows.of(
             features(data.observations, data.steps),
             np.clip(data.actions, -1 + 1e-5, 1 - 1e-5),
