@@ -2,10 +2,10 @@ import base64
 import dataclasses
 import hashlib
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from page_reader import Reader
 
 from bcrl.assess.results import write_results
 from bcrl.assess.statistics import summarise
@@ -17,44 +17,6 @@ from bcrl.policy import Policy
 from bcrl.report import report_page, write_report
 from bcrl.report.document import Part
 from bcrl.report.markup import HTML
-
-VOID = {"meta", "br", "link"}
-
-
-class Reader(HTMLParser):
-    """Checks that every tag is closed, and keeps what the tests ask for."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
-        self.text = ""
-        self.feed(page)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" in self.open:
-            return
-        self.text += data
-        if "td" in self.open or "th" in self.open:
-            self.rows[-1][-1] += f"{data} "
 
 
 def policy(dataset, **provenance) -> Policy:
@@ -76,17 +38,17 @@ def page(make_results, dataset) -> str:
 
 def test_it_is_well_formed_and_accessible(page):
     read = Reader(page)
-    names = [tag for tag, _ in read.tags]
+    names = [tag for tag, _ in read.elements]
     assert page.startswith("<!DOCTYPE html>")
     assert [names.count(name) for name in ("html", "title", "h1", "main", "table")] == [1, 4, 1, 1, 1]
     assert names.count("svg") == 3
-    for tag, attributes in read.tags:
+    for tag, attributes in read.elements:
         if tag == "th":
             assert attributes["scope"] in ("col", "row")
         if tag == "svg":
             assert attributes["role"] == "img"
             assert attributes["aria-labelledby"]
-    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
     inside = re.findall(r"[\"(]#([\w.-]+)[\")]", page)
     assert inside
@@ -97,12 +59,12 @@ def test_nothing_is_fetched(page):
     assert not re.search(r"https?://|src\s*=|@import|<script|url\((?!#)", page)
     addresses = [
         value
-        for _, attributes in Reader(page).tags
+        for _, attributes in Reader(page).elements
         for name, value in attributes.items()
         if name.endswith("href") and value is not None
     ]
     assert [value for value in addresses if not value.startswith("#")] == ["data:,"]  # no icon is asked for
-    (policy,) = [tag["content"] for _, tag in Reader(page).tags if "http-equiv" in tag]
+    (policy,) = [tag["content"] for _, tag in Reader(page).elements if "http-equiv" in tag]
     assert policy is not None
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'none';")
 
@@ -186,7 +148,7 @@ def test_results_alone_are_enough_and_the_page_is_always_the_same(make_results):
 
 def test_several_curves_have_a_table_each(make_results):
     page = report_page(make_results() + make_results(method="bc-all", spend=2.0))
-    assert [tag for tag, _ in Reader(page).tags].count("table") == 2
+    assert [tag for tag, _ in Reader(page).elements].count("table") == 2
 
 
 def test_another_log_or_method_is_refused(make_results, dataset):

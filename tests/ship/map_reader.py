@@ -1,7 +1,6 @@
 """For the tests of maps: a known sea with a roll-out in it, and what is read out of a page."""
 
 import json
-from html.parser import HTMLParser
 
 import numpy as np
 from ship_maker import straight
@@ -28,40 +27,6 @@ def voyages(path, *thresholds, scenario=0):
         np.full(count, scenario), np.array(thresholds), full, there, zero, zero, there & False,
         np.ones(count, bool),
     )  # fmt: skip
-
-
-class Reader(HTMLParser):
-    """Elements in order, with the text inside each, and those that were never closed."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.elements, self.texts, self.open, self.rows = [], {}, [], []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "input"):
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        inside = self.open[-1] if self.open else ""
-        self.texts[inside] = self.texts.get(inside, "") + data
-        if "td" in self.open or "th" in self.open:
-            self.rows[-1][-1] = f"{self.rows[-1][-1]} {data}".strip()
-
-    def find(self, tag, **wanted):
-        return [a for t, a in self.elements if t == tag and all(a.get(k) == v for k, v in wanted.items())]
 
 
 def data_of(page, number=0):

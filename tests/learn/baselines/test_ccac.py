@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, is_zero, random_like
 from lane import Lane, lane_log
+from made_up import six_transitions
 
 import bcrl
 from bcrl.assess.rollout import roll_out
@@ -16,7 +17,6 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import ccac
 from bcrl.learn.baselines.ccac import CCAC, Sample, State
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.run import fit
@@ -31,14 +31,7 @@ KEY = 5
 def make_sample(method: CCAC = METHOD, span: float = 100.0) -> Sample:
     """Six transitions; pairs are clipped at ±span."""
     rng = np.random.default_rng(0)
-    batch = Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, 1))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
-    )
+    batch = six_transitions(rng, 1)
     left = jnp.asarray([3.0, 0.0, 1.0, 5.0, 3.0, 2.0])
     next_left = left - jnp.asarray([1.0, 0, 0, 5, 1, 1])
     shown, next_shown = (ccac.show(x[:, None], method.faithful) for x in (left, next_left))

@@ -8,17 +8,15 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, random_like
 from lane import Lane, lane_log
+from made_up import check_file_of_squashed_mean, six_transitions
 
-import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.coptidice import COptiDICE, Sample, State, Values, divergence_of, weight_of
 from bcrl.learn.losses import gaussian_log_density
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.run import fit
-from bcrl.policy import Policy
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 METHOD = COptiDICE(threshold=6.0, hidden=(4,), gamma=0.9, alpha=0.5)
@@ -28,14 +26,7 @@ BOTH = pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "fait
 
 def make_sample() -> Sample:
     rng = np.random.default_rng(0)
-    batch = Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, 1))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
-    )
+    batch = six_transitions(rng, 1)
     starts, features = rng.normal(size=(2, 6, 2))
     arrays = (starts, [0.0, 2.0, 1, 1, 1, 1], features, rng.uniform(-1, 1, (6, 1)))
     return Sample(batch, *map(jnp.asarray, arrays))
@@ -213,17 +204,7 @@ def test_one_update(double):
 
 @BOTH
 def test_the_policy_file_acts_the_same(method, tmp_path):
-    normaliser = Normaliser(jnp.asarray([1.0, 2.0]), jnp.asarray([3.0, 4.0]))
-    state = make_state(method)
-    policy = Policy(method.actor(state, None, normaliser, SPEC), method, SPEC, {})
-    policy.save(tmp_path / "p.bcrl")
-    loaded = bcrl.load(tmp_path / "p.bcrl")
-    assert loaded.method == method
-    observations = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
-    action = policy.start(threshold=6, batch=3).act(observations)
-    np.testing.assert_array_equal(action, loaded.start(threshold=6, batch=3).act(observations))
-    seen = observations if method.faithful else (observations - normaliser.mean) / normaliser.std
-    np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
+    check_file_of_squashed_mean(method, make_state(method), SPEC, tmp_path)
 
 
 def test_visits_end_at_time_limits():

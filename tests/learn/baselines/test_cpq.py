@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, is_zero, random_like
 from lane import Lane, lane_log
+from made_up import check_file_of_squashed_mean, six_transitions
 
-import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.cpq import CPQ, Sample, State, low_return
 from bcrl.learn.baselines.parts import latent_kl
 from bcrl.learn.method import Normaliser, Spec
@@ -31,16 +30,7 @@ LOG_ALPHA = 0.3
 
 
 def make_sample() -> Sample:
-    rng = np.random.default_rng(0)
-    batch = Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, 1))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
-    )
-    return Sample(batch, jnp.asarray(-3.0))
+    return Sample(six_transitions(np.random.default_rng(0), 1), jnp.asarray(-3.0))
 
 
 def make_state(method: CPQ) -> State:
@@ -233,17 +223,7 @@ def test_one_update(double):
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
 def test_the_policy_file_acts_the_same(method, tmp_path):
-    normaliser = Normaliser(jnp.asarray([1.0, 2.0]), jnp.asarray([3.0, 4.0]))
-    state = make_state(method)
-    policy = Policy(method.actor(state, None, normaliser, SPEC), method, SPEC, {})
-    policy.save(tmp_path / "p.bcrl")
-    loaded = bcrl.load(tmp_path / "p.bcrl")
-    assert loaded.method == method
-    observations = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
-    action = policy.start(threshold=6, batch=3).act(observations)
-    np.testing.assert_array_equal(action, loaded.start(threshold=6, batch=3).act(observations))
-    seen = observations if method.faithful else (observations - normaliser.mean) / normaliser.std
-    np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
+    check_file_of_squashed_mean(method, make_state(method), SPEC, tmp_path)
 
 
 @pytest.mark.parametrize("options", [{}, {"strange": 0.0}, {"strange": 1.0}, {"penalty_level": 0.0}])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, is_zero, random_like
 from lane import Lane, lane_log
+from made_up import six_transitions
 
 import bcrl
 from bcrl.assess.rollout import roll_out
@@ -28,15 +29,7 @@ KEY = 7
 
 
 def make_batch() -> Batch:
-    rng = np.random.default_rng(0)
-    return Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, 2))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
-    )
+    return six_transitions(np.random.default_rng(0), 2)
 
 
 def make_networks() -> dict:

@@ -1,0 +1,35 @@
+"""Inputs and checks that the tests of several methods share."""
+
+import jax.numpy as jnp
+import numpy as np
+
+import bcrl
+from bcrl.learn.baselines.common import Batch
+from bcrl.learn.method import Normaliser
+from bcrl.policy import Policy
+
+
+def six_transitions(rng: np.random.Generator, action_size: int) -> Batch:
+    """Of two features; the episode ends at the fourth."""
+    return Batch(
+        features=jnp.asarray(rng.normal(size=(6, 2))),
+        action=jnp.asarray(rng.uniform(-1, 1, (6, action_size))),
+        reward=jnp.asarray(rng.normal(size=6)),
+        cost=jnp.asarray(rng.random(6)),
+        next_features=jnp.asarray(rng.normal(size=(6, 2))),
+        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
+    )
+
+
+def check_file_of_squashed_mean(method, state, spec, folder) -> None:
+    """A policy file acts as what was saved, by tanh of the actor's mean; faithful sees raw observations."""
+    normaliser = Normaliser(jnp.asarray([1.0, 2.0]), jnp.asarray([3.0, 4.0]))
+    policy = Policy(method.actor(state, None, normaliser, spec), method, spec, {})
+    policy.save(folder / "p.bcrl")
+    loaded = bcrl.load(folder / "p.bcrl")
+    assert loaded.method == method
+    observations = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    action = policy.start(threshold=6, batch=3).act(observations)
+    np.testing.assert_array_equal(action, loaded.start(threshold=6, batch=3).act(observations))
+    seen = observations if method.faithful else (observations - normaliser.mean) / normaliser.std
+    np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
