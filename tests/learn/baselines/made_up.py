@@ -1,10 +1,13 @@
 """Inputs and checks that the tests of several methods share."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PRNGKeyArray
 
 import bcrl
 from bcrl.learn.baselines.common import Batch
+from bcrl.learn.baselines.parts import VAE
 from bcrl.learn.method import Normaliser
 from bcrl.policy import Policy
 
@@ -19,6 +22,17 @@ def six_transitions(rng: np.random.Generator, action_size: int) -> Batch:
         next_features=jnp.asarray(rng.normal(size=(6, 2))),
         goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
     )
+
+
+def vae_loss(vae: VAE, batch: Batch, key: PRNGKeyArray, weight: float) -> float:
+    """Means over rows and dimensions of the squared error, and of the KL with its weight."""
+    features, action = np.asarray(batch.features), np.asarray(batch.action)
+    both = np.asarray(vae.encoder(np.concatenate([features, action], 1)))
+    mean, log_std = np.split(both, 2, axis=1)
+    latent = mean + np.exp(log_std) * np.asarray(jax.random.normal(key, mean.shape))
+    rebuilt = np.tanh(np.asarray(vae.decoder(np.concatenate([features, latent], 1))))
+    kl = 0.5 * np.mean(mean**2 + np.exp(2 * log_std) - 1 - 2 * log_std)
+    return float(np.mean((rebuilt - action) ** 2) + weight * kl)
 
 
 def check_file_of_squashed_mean(method, state, spec, folder) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from finite_differences import check_steepest, is_zero, random_like
 from lane import Lane, lane_log
-from made_up import six_transitions
+from made_up import six_transitions, vae_loss
 
 import bcrl
 from bcrl.assess.rollout import roll_out
@@ -19,7 +19,7 @@ from bcrl.learn.networks import apply_each
 from bcrl.learn.run import fit
 from bcrl.policy import Policy
 
-SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
+SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCQLag(threshold=6.0, hidden=(4,), vae_hidden=(4,), candidates=3, reach=0.3, gamma=0.9)
 FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 PRICE = 0.7
@@ -27,7 +27,7 @@ PRICE = 0.7
 
 def make_sample(method: BCQLag) -> Sample:
     rng = np.random.default_rng(0)
-    batch = six_transitions(rng, 1)
+    batch = six_transitions(rng, 2)
     return Sample(batch, jnp.asarray(rng.normal(size=(0 if method.faithful else 5, 2))))
 
 
@@ -84,8 +84,8 @@ def test_both_values_are_those_of_the_best_candidate(price, double):
     state, features = make_state(METHOD), make_sample(METHOD).batch.next_features
     networks, key = {**state.networks, **state.targets}, jax.random.key(4)
     wide, actions = METHOD.choices(networks, features, key, METHOD.candidates)
-    assert actions.shape == (6, 3, 1)
-    assert np.ptp(actions, axis=1).min() > 0
+    assert actions.shape == (6, 3, 2)
+    assert np.ptp(actions, axis=1).max(axis=1).min() > 0  # no three candidates are one
     q, q_c = map(np.asarray, METHOD.judge(networks["critics"], wide, actions, 0.75))
     best = np.argmax(q - price * q_c, axis=1)
     found, found_c = METHOD.values(networks, features, jnp.asarray(price), key)
@@ -113,8 +113,9 @@ def test_losses_by_numpy(double):
     total, (multiplier, metrics) = losses_of(METHOD, state)({})
     vae_key, next_key, action_key = jax.random.split(jax.random.key(3), 3)
 
-    squares, kl = networks["vae"].errors(batch.features, batch.action, vae_key)
-    np.testing.assert_allclose(metrics["vae/loss"], np.mean(squares) + 0.5 * np.mean(kl))
+    np.testing.assert_allclose(
+        metrics["vae/loss"], vae_loss(networks["vae"], batch, vae_key, 0.5), rtol=1e-10
+    )
 
     ahead = jnp.concatenate([batch.next_features, sample.starts])
     slow = {"vae": networks["vae"], **state.targets}
@@ -278,7 +279,7 @@ def test_bad_options_are_named(options):
 @pytest.mark.parametrize(
     ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
     [
-        (2.0, 2.0, 8.0, 0.0, 2.0),  # waits at the border: over 4 seeds 4.5 … 5.2, cost 0 … 0.05
+        (2.0, 2.0, 8.0, 0.0, 2.0),  # waits at the border: over 4 seeds 3.3 … 4.0, cost 0 … 0.05
         (20.0, 11.0, 20.0, 11.0, 20.0),  # nothing is forbidden: 13.4 … 14, cost 14 … 14.6
     ],
 )

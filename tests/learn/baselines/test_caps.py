@@ -154,9 +154,9 @@ def test_switching_by_enumeration():
     actor = method.actor(state, None, Normaliser(jnp.zeros(2), jnp.ones(2)), SPEC)
     policy = bcrl.Policy(actor, method, SPEC, {})
     observation = np.array([0.5, -1.0], np.float32)
-    actions = np.asarray(actor.heads(observation))
+    actions = np.asarray(state.networks["heads"](observation))
     pairs = np.concatenate([np.tile(observation, (3, 1)), actions], 1)
-    q = np.asarray(apply_each(actor.critics, pairs))[..., 0]
+    q = np.asarray(apply_each(state.networks["critics"], pairs))[..., 0]
     worth, cost = q[:2].min(0), q[2:].max(0)
     worth_factor = (1 - 0.99**20) / (0.01 * 20)
     seen = set()

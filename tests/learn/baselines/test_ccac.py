@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.run import fit
 
-SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
+SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = CCAC(hidden=(2,), latent=3, batch_size=6)
 FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 WARM_UP, ALL = METHOD.schedule
@@ -31,11 +32,11 @@ KEY = 5
 def make_sample(method: CCAC = METHOD, span: float = 100.0) -> Sample:
     """Six transitions; pairs are clipped at ±span."""
     rng = np.random.default_rng(0)
-    batch = six_transitions(rng, 1)
+    batch = six_transitions(rng, 2)
     left = jnp.asarray([3.0, 0.0, 1.0, 5.0, 3.0, 2.0])
     next_left = left - jnp.asarray([1.0, 0, 0, 5, 1, 1])
     shown, next_shown = (ccac.show(x[:, None], method.faithful) for x in (left, next_left))
-    return Sample(batch, left, shown, next_shown, 0.9 * left, jnp.full(3, -span), jnp.full(3, span))
+    return Sample(batch, left, shown, next_shown, 0.9 * left, jnp.full(4, -span), jnp.full(4, span))
 
 
 def make_networks() -> dict:
@@ -153,7 +154,7 @@ def test_agent_losses_by_numpy(method, double):
     states = np.concatenate([batch.features, shown], 1)
     next_states = np.concatenate([batch.next_features, sample.next_shown], 1)
     mean, log_std = map(np.asarray, networks["actor"](np.concatenate([states, next_states])))
-    drawn = np.tanh(mean + np.exp(log_std) * np.asarray(jax.random.normal(act_key, (12, 1))))
+    drawn = np.tanh(mean + np.exp(log_std) * np.asarray(jax.random.normal(act_key, (12, 2))))
 
     def judge(critics, features, action, shown):
         q = np.asarray(apply_each(networks[critics], np.concatenate([features, action, shown], 1)))[..., 0]
@@ -168,7 +169,7 @@ def test_agent_losses_by_numpy(method, double):
     worth, spent = (x.min(0) for x in judge("critics", batch.features, drawn[:6], shown))
     over = spent - sample.limit
     squares = [sum(np.sum(x[i] ** 2) for x in jax.tree.leaves(networks["multipliers"])) for i in (0, 1)]
-    size = 0.0 if method.faithful else 1e-3 * np.mean(mean[:6] ** 2 + log_std[:6] ** 2)
+    size = 0.0 if method.faithful else 1e-3 * np.mean(np.sum(mean[:6] ** 2 + log_std[:6] ** 2, 1))
 
     wanted = {
         "critic/loss": np.sum(np.mean((q - goal) ** 2, 1)),
@@ -181,6 +182,14 @@ def test_agent_losses_by_numpy(method, double):
     for name, value in wanted.items():
         np.testing.assert_allclose(metrics[name], value, rtol=1e-9, err_msg=name)
     assert metrics["cost/made_up_share"] == np.float32(kept.mean())
+
+
+def test_the_logarithms_of_multipliers_are_clipped():
+    multipliers = jax.tree.map(lambda x: 0 * x, make_networks()["multipliers"])
+    multipliers = eqx.tree_at(lambda m: m.biases[-1], multipliers, jnp.asarray([[9.0], [-99.0]]))
+    made_price, price = METHOD.prices(multipliers, make_sample().shown)
+    np.testing.assert_allclose(made_price, np.exp(5.0), rtol=1e-6)
+    np.testing.assert_allclose(price, np.exp(-20.0), rtol=1e-5)
 
 
 def test_without_made_up_pairs_their_multiplier_rests(double):

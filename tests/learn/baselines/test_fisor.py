@@ -247,9 +247,9 @@ def test_acting_takes_the_safest_of_the_drawn():
     observation = np.array([0.3, -0.2], np.float32)
     key = jax.random.fold_in(episode.memory.key, 0)
     rows = np.tile(observation, (16, 1))
-    drawn = np.asarray(jax.jit(Diffusion(5).draw)(actor.policy, rows, key))
+    drawn = np.asarray(jax.jit(Diffusion(5).draw)(networks["slow_policy"], rows, key))
     assert len(np.unique(drawn[:, 0])) > 5
-    danger = np.asarray(apply_each(actor.critics, np.concatenate([rows, drawn], 1)))[2:, :, 0].max(0)
+    danger = np.asarray(apply_each(networks["targets"], np.concatenate([rows, drawn], 1)))[2:, :, 0].max(0)
     np.testing.assert_allclose(episode.act(observation), drawn[np.argmin(danger)], rtol=1e-5)
     episode.observe(0.0)
     assert not np.array_equal(episode.act(observation), drawn[np.argmin(danger)]), "noise is fresh each step"

@@ -45,6 +45,10 @@ class BCAll:
     """Options of behaviour cloning on the whole log."""
 
     name: ClassVar[str] = "bc-all"
+    # As BCRL's policy there.
+    family_options: ClassVar[dict[str, dict[str, Any]]] = {
+        "metadrive": {"hidden": (256, 256), "dropout": 0.0}
+    }
 
     hidden: tuple[int, ...] = (512, 512)
     """Hidden layers of the policy."""

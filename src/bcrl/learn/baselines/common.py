@@ -74,8 +74,9 @@ class Baseline(TwoVariants):
     ) -> Rows:
         """The columns of `Batch`, then `extra` ones.
 
-        A time limit ends the backup, as in the released codes: κ counts to the end of the episode, and where
-        states do not come back (a run straight ahead) the one after it is valued by extrapolation alone.
+        A time limit ends the backup, as in the released codes (of reward at least: see BCQ-Lag and CPQ). κ
+        counts to the end of the episode, and where states do not come back (a run straight ahead) the one
+        after it is valued by extrapolation alone.
         """
         check_one_cost(data)
         seen = self.seen_through(normaliser)

@@ -268,8 +268,7 @@ class CPQ(ForOneThreshold):
     def one_cost(self, q_c: Float[Array, "2 *b"]) -> Float[Array, "*b"]:
         """The mean of two critics; faithful takes the smaller.
 
-        Not the larger: a backup adds the difference at every step, and a policy that costs nothing was
-        valued at the limit.
+        Not the larger: a backup adds the difference at every step.
         """
         return jnp.min(q_c, axis=0) if self.faithful else jnp.mean(q_c, axis=0)
 

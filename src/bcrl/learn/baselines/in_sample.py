@@ -1,7 +1,8 @@
 """Values and critics of reward and of cost, learned side by side from actions of the log alone.
 
-CAPS and LSPC stand on these. Cost is counted as cost, so where a paper maximises −c with an expectile τ, the
-cost value here is the (1 − τ)-expectile of Q_C, and the more careful of two cost critics is the larger.
+CAPS, LSPC and FISOR stand on these. Cost is counted as cost, so where a paper maximises −c with an
+expectile τ, the cost value here is the (1 − τ)-expectile of Q_C, and the more careful of two cost critics is
+the larger.
 """
 
 from collections.abc import Sequence

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.learn.baselines.common import Memory, PlainActor
-from bcrl.learn.losses import gaussian_log_density
 from bcrl.learn.networks import LOG_STD_RANGE, MLP
 
 LATENT_LOG_STD_RANGE = (-4.0, 15.0)
@@ -34,12 +33,6 @@ class SquashedGaussian(eqx.Module):
         """A reparametrised sample."""
         mean, log_std = self(x)
         return jnp.tanh(mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape))
-
-    def log_density(self, x: Float[Array, "*b i"], action: Float[Array, "*b a"]) -> Float[Array, "*b"]:
-        """log π(a|x) of an action inside (−1, 1)."""
-        before = jnp.arctanh(action)
-        stretch = jnp.sum(jnp.log1p(-(action**2)), axis=-1)
-        return gaussian_log_density(*self(x), before) - stretch
 
 
 class ModeActor(PlainActor):

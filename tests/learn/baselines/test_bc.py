@@ -1,0 +1,90 @@
+"""Behaviour cloning: its loss by numpy, its gradient by differences, what it clones."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from finite_differences import check_steepest, random_like
+from lane import lane_log
+from made_up import six_transitions
+
+from bcrl.learn.baselines.bc import BCAll, BCSafe, State
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.presets import make_method
+from bcrl.learn.run import fit
+
+SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
+METHOD = BCAll(hidden=(4,), dropout=0.0)
+
+
+def loss_of(policy):
+    batch = six_transitions(np.random.default_rng(0), 2)
+    state = METHOD.init(jax.random.key(0), SPEC)
+    _, metrics = METHOD.update(
+        State(policy, state.optimiser), (batch.features, batch.action), jax.random.key(1), SPEC, ("policy",)
+    )
+    return metrics["policy/loss"]
+
+
+def make_policy():
+    return random_like(METHOD.init(jax.random.key(0), SPEC).policy, seed=1)
+
+
+def test_the_loss_by_numpy(double):
+    policy, batch = make_policy(), six_transitions(np.random.default_rng(0), 2)
+    mean, log_std = np.split(np.asarray(policy.trunk(batch.features)), 2, axis=1)
+    squares = ((batch.action - np.tanh(mean)) / np.exp(log_std)) ** 2
+    likely = np.sum(-0.5 * squares - log_std - 0.5 * np.log(2 * np.pi), axis=1)
+    np.testing.assert_allclose(loss_of(policy), -np.mean(likely), rtol=1e-10)
+
+
+def test_the_gradient_by_differences(double):
+    policy = make_policy()
+    check_steepest(policy, loss_of, jax.jit(jax.grad(loss_of))(policy))
+
+
+def test_a_step_goes_down(double):
+    policy = make_policy()
+    batch = six_transitions(np.random.default_rng(0), 2)
+    before = State(policy, METHOD.init(jax.random.key(0), SPEC).optimiser)
+    sample = (batch.features, batch.action)
+    after, _ = METHOD.update(before, sample, jax.random.key(1), SPEC, ("policy",))
+    assert loss_of(after.policy) < loss_of(policy)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 3.0, 8.0, 99.0])
+def test_what_is_cloned(threshold):
+    log = lane_log(episodes=60)
+    normaliser = Normaliser.of(log.observations)
+    kept = log.costs.reshape(60, 20).sum(axis=1) <= threshold
+    assert threshold == 99.0 or 0 < kept.sum() < 60
+    arrays = BCSafe(threshold=threshold).prepare(log, normaliser)
+    np.testing.assert_allclose(arrays.actions, log.actions.reshape(60, 20, 1)[kept].reshape(-1, 1), atol=2e-5)
+    everything = BCAll().prepare(log, normaliser)
+    np.testing.assert_allclose(everything.actions, log.actions, atol=2e-5)
+    np.testing.assert_allclose(everything.features, normaliser(jnp.asarray(log.observations)))
+
+
+@pytest.mark.parametrize(("method", "expected"), [(BCAll, 0.0), (BCSafe, -0.6)])
+def test_it_does_as_the_drivers_did(method, expected):
+    """Half of them go right, which costs, the others left by the same 0.6."""
+    log = lane_log(episodes=100)
+    right = (np.arange(len(log)) // 20 % 2).astype(np.float32)
+    log = dataclasses.replace(log, actions=(1.2 * right - 0.6)[:, None], costs=right)
+    threshold = {"threshold": 5.0} if method is BCSafe else {}
+    policy = fit(
+        log, method(hidden=(16,), batch_size=128, learning_rate=3e-3, **threshold), steps=600
+    ).policy()
+    action = policy.start(threshold=5, batch=20).act(log.observations[::100])
+    np.testing.assert_allclose(action, expected, atol=0.12)
+
+
+@pytest.mark.parametrize("family", ["bullet", "safety-gym", "metadrive"])
+def test_its_network_is_that_of_bcrl(family):
+    ours, theirs = (make_method(name, "paper", family, {})[0] for name in ("bc-all", "bcrl"))
+    assert isinstance(theirs, BCRL)
+    for name in ("hidden", "dropout", "learning_rate", "batch_size"):
+        assert getattr(ours, name) == getattr(theirs, name)
