@@ -20,6 +20,10 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         # Some writers make private files; a user expects what open() would have made.
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename is None:  # a full disk tells no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

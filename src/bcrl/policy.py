@@ -81,6 +81,11 @@ class Policy:
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
         if not isinstance(prune, int) or prune < 0:
             raise BCRLError(f"prune is {prune}, but must be 0 (off) or a number of actions to draw")
+        tracks = getattr(self.actor, "tracks_budgets", False)
+        if not tracks and (prune or execution != "finite-horizon"):
+            raise BCRLError(
+                f"{self.method.name} tracks no budget: give threshold, not budget, execution or prune"
+            )
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise BCRLError(f"batch is {batch}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)

@@ -17,11 +17,15 @@ T = TypeVar("T")
 
 def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) -> None:
     """Every array of `tree` under its path in the tree, and `header`, in one file, all or nothing."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in _named(tree).items()}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
+        try:
+            save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
+        except SafetensorError as error:
+            raise BCRLError(f"{path}: could not be written ({error}); choose another place") from None
 
 
 def tensors_sha256(tree: Any) -> str:

@@ -38,13 +38,18 @@ def test_a_method_with_a_threshold_is_trained_for_each(logs):
         {"thresholds": (11.0, 21.0)},
         {"protocol": Protocol(episodes=3)},
         {"protocol": Protocol(episodes=2, episode_seed=1)},
-        {"protocol": Protocol(episodes=2, execution="soft")},
         {"protocol": Protocol(episodes=2, best=True)},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_changes_a_result_changes_every_key(change, logs):
     assert not keys(tiny_works(logs, **change)) & keys(tiny_works(logs))
+
+
+def test_another_rule_of_execution_is_another_result(logs):
+    entries = (Entry("bcrl", "bcrl", SMALL),)
+    soft = tiny_works(logs, entries=entries, protocol=Protocol(episodes=2, execution="soft"))
+    assert not keys(soft) & keys(tiny_works(logs, entries=entries))
 
 
 @pytest.mark.parametrize(
@@ -80,16 +85,21 @@ def test_seeds_and_thresholds_have_keys_of_their_own(logs):
 def test_the_published_departure_of_a_task_is_for_bcrl_alone(tmp_path):
     make_log(observations=8).save(tmp_path / "SafetyCarCircle-v0-100-1450.hdf5")
     make_log(observations=8).save(tmp_path / "BallCircle.npz")
-    entries = (Entry("bcrl", "bcrl"), Entry("mine", "bcrl", {"tau_c": 0.1}), Entry("bc-all", "bc-all"))
+    entries = (
+        *(Entry("bcrl", "bcrl"), Entry("mine", "bcrl", {"tau_c": 0.1}), Entry("bcrl-td3bc", "bcrl-td3bc")),
+        Entry("bc-all", "bc-all"),
+    )
     found = works(Plan(entries, ("CarCircle", "BallCircle")), tmp_path)
     said = {(w.job.task, w.label): (w.job.options.get("tau_c"), w.job.steps, w.thresholds) for w in found}
     protocol = (100_000, (10.0, 20.0, 40.0))
     assert said == {
         ("CarCircle", "bcrl"): (0.3, *protocol),
         ("CarCircle", "mine"): (0.1, *protocol),
+        ("CarCircle", "bcrl-td3bc"): (0.3, *protocol),
         ("CarCircle", "bc-all"): (None, *protocol),
         ("BallCircle", "bcrl"): (0.2, *protocol),
         ("BallCircle", "mine"): (0.1, *protocol),
+        ("BallCircle", "bcrl-td3bc"): (0.2, *protocol),
         ("BallCircle", "bc-all"): (None, *protocol),
     }
     assert found[0].job.seeds == (0, 10, 20)
@@ -132,6 +142,7 @@ def test_a_log_of_another_world_is_refused_before_anything_is_trained(logs, tmp_
         ({"preset": "huge"}, "'huge' is not known"),
         ({"entries": (Entry("a", "no-method"),)}, "there is no method 'no-method'"),
         ({"entries": (Entry("a", "bc-all", {"tau": 1}),)}, "no option 'tau'"),
+        ({"protocol": Protocol(execution="soft")}, "bc-all tracks no budget: --execution soft"),
     ],
 )
 def test_bad_plans_are_refused(change, wanted, logs):
@@ -179,7 +190,8 @@ def test_a_plan_file_and_the_words_that_win_over_it(tmp_path):
     [
         ("tasks = [", "not TOML"),
         ("task = ['x']", "task is .* which a plan does not know"),
-        ("seeds = 3", "seeds is 3"),
+        ("seeds = 3", "seeds is 3, but must be a list"),
+        ("steps = 'many'", "steps is 'many', but must be a whole number"),
         ("methods = ['bcrl']", "methods must be tables"),
         ("[methods.bcrl]\ntau_c = 0.2", "methods.bcrl may have method, options and steps only"),
         ("[methods.bcrl]\nsteps = 'many'", "methods.bcrl: options must be"),

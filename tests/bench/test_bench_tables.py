@@ -6,7 +6,7 @@ import pytest
 from tiny_bench import tiny_works
 
 from bcrl.assess.results import Result, read_results
-from bcrl.bench.cells import Cell
+from bcrl.bench.cells import Cell, Protocol
 from bcrl.bench.formats import latex, markdown
 from bcrl.bench.scores import scores, verdict
 from bcrl.bench.store import FILE, Outcome, Store
@@ -98,6 +98,17 @@ def test_each_threshold_has_a_verdict(full):
     assert found["BallCircle", "LSPC", "2", "20"][2:4] == ["kept", "0%"]
     assert found["CarRun", "LSPC", "2", "10"][2] == "kept"  # 0.8 and 1.0: never above 1 on average
     assert found["BallCircle", "BCRL", "2", "10"][0].startswith("0.60 (")
+
+
+def test_the_setting_that_is_asked_for_is_shown_and_else_the_newest(store, logs):
+    first, second = (tiny_works(logs, protocol=Protocol(episodes=count)) for count in (2, 3))
+    for works, reward in ((first, 0.2), (second, 0.8)):
+        for work in works:
+            store.add(
+                [outcome(found, reward, 0.5) for seed in work.job.seeds for found in work.reported(seed)]
+            )
+    for asked, reward in ((first, 0.2), (second, 0.8), ((), 0.8)):
+        assert [round(score.reward[0], 6) for score in scores(store, asked)] == [reward, reward]
 
 
 @pytest.mark.parametrize(

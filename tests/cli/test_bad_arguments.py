@@ -47,8 +47,13 @@ BAD = {
     ),
     "bc-all with an option of bcrl": (
         f"train --data LOG --out NEW {SMALL} --method bc-all --tau-c 0.1",
-        ["tau-c"],
+        ["there is no --tau-c here", "bcrl train --method bc-all --help"],
     ),
+    "no end of a threshold": (
+        f"train --data LOG --out NEW {SMALL} --method bc-safe --threshold inf",
+        ["threshold is inf", "from 0 up"],
+    ),
+    "a page that is no page": ("report FILE --out page.pdf", ["page.pdf", ".html", "--figure"]),
     "out is a file": (f"train --data LOG --out FILE {SMALL}", ["FILE", "is a file"]),
     "out below a file": (f"train --data LOG --out FILE/run {SMALL}", ["FILE"]),
     "out holds a run": (f"train --data LOG --out RUN {SMALL}", ["RUN", "--resume"]),

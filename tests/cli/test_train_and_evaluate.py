@@ -35,6 +35,19 @@ def test_one_policy_file_can_be_evaluated(tiny_run, capsys):
     assert "policy-0.bcrl in point-circle" in said
 
 
+def test_a_policy_for_one_threshold_is_judged_by_it(tiny_log_file, tmp_path, capsys):
+    train = (
+        f"train --data {tiny_log_file} --out {tmp_path / 'run'} --method bc-safe --threshold 12.5 --steps 4"
+    )
+    main([*train.split(), "--hidden", "8", "--batch-size", "16"])
+    evaluate = ["evaluate", str(tmp_path / "run"), *["--world", "point-circle", "--episodes", "1"]]
+    main([*evaluate, "--out", str(tmp_path / "own.csv")])
+    assert "trained for" not in capsys.readouterr().out
+    assert [row.threshold for row in read_results(tmp_path / "own.csv")] == [12.5]
+    main([*evaluate, "--thresholds", "5,12.5"])
+    assert "trained for a threshold of 12.5 alone" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("verb", ["train", "evaluate"])
 def test_help_tells_every_option(verb, capsys):
     with pytest.raises(SystemExit) as stop:

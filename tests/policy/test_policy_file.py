@@ -102,8 +102,18 @@ def test_a_cloned_policy_goes_through_a_file_too(tiny_log, tmp_path):
     policy = fit(tiny_log, method, steps=2, log_every=2).policy()
     policy.save(tmp_path / "clone.bcrl")
     loaded = bcrl.load(tmp_path / "clone.bcrl")
-    assert deeds(loaded, prune=0) == deeds(policy, prune=0)
+    assert deeds(loaded, "finite-horizon", 0) == deeds(policy, "finite-horizon", 0)
     assert loaded.method == method
+
+
+@pytest.mark.parametrize("asked", [{"prune": 4}, {"execution": "soft"}, {"budget": 3.0}])
+def test_rules_for_budgets_are_refused_where_none_is_tracked(asked, tiny_log, tiny_policy):
+    policy = fit(tiny_log, BCAll(hidden=(8,), batch_size=16), steps=2, log_every=2).policy()
+    if "budget" not in asked:
+        asked = {"threshold": 3.0, **asked}
+    with pytest.raises(BCRLError, match="bc-all tracks no budget: give threshold"):
+        policy.start(**asked)
+    tiny_policy.start(**asked)
 
 
 def split(content: bytes) -> tuple[Header, Tensors]:

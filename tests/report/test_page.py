@@ -135,6 +135,12 @@ def test_the_words_tell_the_middle_threshold_and_the_training(page, make_results
     assert 'episode = bcrl.load("policy.bcrl").start(threshold=10, horizon=5)' in text
 
 
+def test_who_is_told_of_thresholds(make_results):
+    for method, told in (("bcrl", True), ("caps", True), ("bc-all", False), ("lspc", False)):
+        text = Reader(report_page(make_results(method=method))).text
+        assert ("told at run time how much an episode may cost" in text) == told
+
+
 def test_a_broken_promise_is_said(make_results):
     text = Reader(report_page(make_results(spend=1.2))).text
     assert "The mean cost is above each of the 3 thresholds" in text

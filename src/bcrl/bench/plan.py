@@ -13,7 +13,7 @@ from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.learn.jobs import Job, find_log
 from bcrl.learn.method import Method, method_class
-from bcrl.learn.presets import make_method
+from bcrl.learn.presets import BCRL_METHODS, make_method
 from bcrl.progress import progress
 from bcrl.worlds import WORLDS, World, make_world
 from bcrl.worlds.remote.choose import choose_world
@@ -63,6 +63,11 @@ class Plan:
         for name, value in (("episodes", self.protocol.episodes), ("keep_every", self.keep_every)):
             if value < 1:
                 raise BCRLError(f"{name} is {value}, but must be at least 1")
+        for entry in self.entries:
+            if self.protocol.execution != "finite-horizon" and entry.method not in BCRL_METHODS:
+                raise BCRLError(
+                    f"{entry.label} tracks no budget: --execution {self.protocol.execution} is for bcrl alone"
+                )
         if self.protocol.episode_seed < 0 or min(self.seeds) < 0:
             raise BCRLError("seeds must be 0 or more")
 
@@ -132,7 +137,7 @@ def _fixed(entry: Entry) -> bool:
 def _method(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[Method, int]:
     """The method with every option for this task, and the number of steps."""
     # Where the published code departs from its own table for a task, it does so for BCRL.
-    special = getattr(world, "overrides", {}) if entry.method == "bcrl" else {}
+    special = getattr(world, "overrides", {}) if entry.method in BCRL_METHODS else {}
     own = {"threshold": threshold} if _fixed(entry) else {}
     method, steps = make_method(
         entry.method, plan.preset, family_of(world), {**special, **own, **entry.options}
@@ -186,6 +191,9 @@ def read_plan(path: Path) -> dict[str, Any]:
     kinds = {"tasks": list, "seeds": list, "thresholds": list, "episodes": int, "preset": str, "steps": int}
     for name, value in content.items():
         if name != "methods" and not isinstance(value, kinds.get(name, ())):
+            if name in kinds:
+                words = {list: 'a list, such as ["BallRun"] or [0, 10]', int: "a whole number", str: "a word"}
+                raise BCRLError(f"{path}: {name} is {value!r}, but must be {words[kinds[name]]}")
             known = ", ".join([*kinds, "methods"])
             raise BCRLError(f"{path}: {name} is {value!r}, which a plan does not know; it has {known}")
     methods = content.pop("methods", None)

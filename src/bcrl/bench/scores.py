@@ -8,7 +8,7 @@ import numpy as np
 
 from bcrl.assess.results import Result
 from bcrl.assess.statistics import Summary, summarise
-from bcrl.bench.cells import Cell
+from bcrl.bench.cells import Cell, Work
 from bcrl.bench.plan import family_of
 from bcrl.bench.store import Store
 from bcrl.progress import progress
@@ -71,8 +71,12 @@ def verdict(line: Summary) -> Verdict:
     return "broken" if line.cost.low > 1.0 else "open"
 
 
-def scores(store: Store) -> list[Score]:
-    """Of each method and task the newest setting, in the order of families, tasks and names."""
+def scores(store: Store, works: Iterable[Work] = ()) -> list[Score]:
+    """In the order of families, tasks and names; of each method and task the setting that `works` ask for.
+
+    Of what they do not speak of, the newest.
+    """
+    asked = {work.reported(seed)[0].setting for work in works for seed in work.job.seeds}
     groups: dict[tuple[str, str, bool], list[Cell]] = {}
     for cell in store.cells():
         if cell.reported:
@@ -80,7 +84,8 @@ def scores(store: Store) -> list[Score]:
     found = []
     with progress("summing up", len(groups), "methods on tasks") as tick:
         for cells in groups.values():
-            found.append(_score(store, cells))
+            one = next((cell for cell in cells if cell.setting in asked), cells[-1])
+            found.append(_score(store, one, cells))
             tick()
     order = [*tasks(), *WORLDS]
     return sorted(found, key=lambda score: (order.index(score.task), score.label, score.best))
@@ -91,9 +96,8 @@ def results(found: Iterable[Score]) -> list[Result]:
     return [replace(row, method=score.name) for score in found for row in score.rows]
 
 
-def _score(store: Store, cells: list[Cell]) -> Score:
-    newest = cells[-1]
-    cells = [cell for cell in cells if cell.setting == newest.setting]
+def _score(store: Store, one: Cell, cells: list[Cell]) -> Score:
+    cells = [cell for cell in cells if cell.setting == one.setting]
     cells.sort(key=lambda cell: (cell.seed, cell.threshold))
     at = {seed: {cell.threshold for cell in cells if cell.seed == seed} for seed in {c.seed for c in cells}}
     # While a bench is under way a seed may have fewer thresholds than another: it waits.
@@ -105,11 +109,11 @@ def _score(store: Store, cells: list[Cell]) -> Score:
         for threshold in thresholds
     ]
     return Score(
-        label=newest.label,
-        method=newest.method,
-        best=newest.policy == "best",
-        task=newest.task,
-        family=family_of(choose_world(newest.task)),
+        label=one.label,
+        method=one.method,
+        best=one.policy == "best",
+        task=one.task,
+        family=family_of(choose_world(one.task)),
         seeds=len({cell.seed for cell in ready}),
         lines=tuple(line for (line,) in lines),
         rows=tuple(row for cell in ready for row in rows[cell.key]),

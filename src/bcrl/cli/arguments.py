@@ -23,7 +23,11 @@ def parse(command: type[T], program: str, words: Sequence[str], default: Any = N
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise BCRLError(f"{_one_line(said.getvalue())} (see {program} --help)") from None
+        message = _one_line(said.getvalue())
+        if unknown := re.match(r"Unrecognized options?: (.*?)(?: For full helptext.*)?$", message):
+            names = [word for word in unknown[1].split(", ") if word.startswith("-")]
+            message = f"there is no {' '.join(names) or unknown[1]} here"
+        raise BCRLError(f"{message} (see {program} --help)") from None
 
 
 def _one_line(box: str) -> str:

@@ -87,7 +87,7 @@ class Command:
             if self.train_only:
                 print(f"{len(wanted) - len(failures)} of {len(wanted)} trainings done: {self.out / 'runs'}")
             else:
-                write_tables(store, self.out)
+                write_tables(store, self.out, wanted)
             if failures:
                 more = f" (and {len(failures) - 1} more, above)" if len(failures) > 1 else ""
                 raise BCRLError(f"not all could be done: {failures[0]}{more}")

@@ -1,5 +1,6 @@
 """`bcrl bench table`: the tables of a benchmark from its store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +10,7 @@ import tyro
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
+    from bcrl.bench.cells import Work
     from bcrl.bench.store import Store
 
 
@@ -28,7 +30,7 @@ class Command:
             write_tables(store, self.out)
 
 
-def write_tables(store: "Store", out: Path) -> None:
+def write_tables(store: "Store", out: Path, works: "Sequence[Work]" = ()) -> None:
     """The files, and the table in the paper's form on the screen."""
     from bcrl.assess.results import write_results
     from bcrl.bench.formats import latex, markdown, markdown_table
@@ -36,7 +38,7 @@ def write_tables(store: "Store", out: Path) -> None:
     from bcrl.bench.tables import over_tasks, paper_form
     from bcrl.files import write_text
 
-    found = scores(store)
+    found = scores(store, works)
     if not found:
         raise BCRLError(f"{store.path}: has no results yet")
     rows = results(found)

@@ -20,7 +20,8 @@ class Command:
     world: str
     """A built-in world (point-circle, point-run, point-goal), a DSRL task (see bcrl worlds), or gym:ID."""
     thresholds: str | None = None
-    """Episode costs to keep, with commas, such as 10,20,40 (default: the world's own)."""
+    """Episode costs to keep, with commas, such as 10,20,40 (default: what a policy was trained for, if it was
+    for one; else the world's own)."""
     episodes: int = 20
     """Episodes per seed and threshold."""
     execution: Execution = "finite-horizon"
@@ -54,9 +55,14 @@ class Command:
             )
         if self.out is not None:  # what cannot be written is to fail before the work, not after it
             self.out.parent.mkdir(parents=True, exist_ok=True)
-        thresholds = None if self.thresholds is None else numbers("thresholds", self.thresholds)
+        policies = [load(path) for path in policy_files(self.policies)]
+        own = {getattr(policy.method, "threshold", None) for policy in policies}
+        trained_for = sorted(threshold for threshold in own if threshold is not None)
+        thresholds = trained_for or None
+        if self.thresholds is not None:
+            thresholds = numbers("thresholds", self.thresholds)
         results = evaluate(
-            [load(path) for path in policy_files(self.policies)],
+            policies,
             world,
             thresholds,
             episodes=self.episodes,
@@ -69,6 +75,8 @@ class Command:
             write_results(results, self.out)
         title = f"{self.policies} in {world.name}, execution {self.execution}"
         Console(width=None).print(summary_table(summarise(results), title))
+        if trained_for and tuple(thresholds or ()) != tuple(trained_for):
+            print(f"trained for a threshold of {trained_for[0]:g} alone: at others it does not know better")
         if caveat := getattr(world, "caveat", ""):
             print(f"{world.name}: {caveat}")
         if self.out is not None:

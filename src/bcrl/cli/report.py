@@ -54,6 +54,8 @@ class Command:
         from bcrl.report.figure import matplotlib
         from bcrl.ship.report import holds_ship_results
 
+        if self.out.suffix.lower() not in (".html", ".htm"):
+            raise BCRLError(f"--out {self.out} is a page: name it .html (for a picture alone: --figure)")
         if self.scenarios is None and (self.scenario or self.coastline is not None):
             raise BCRLError(
                 "--scenario and --coastline are for a map: give --scenarios, a file of bcrl ship data"

@@ -1,6 +1,7 @@
 """`bcrl train`: learn policies from a log."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,16 @@ import tyro
 from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 from bcrl.learn.method import METHODS, method_class
-from bcrl.learn.presets import FAMILIES, PRESETS, Family, Instance, Preset, default_options, instantiated
+from bcrl.learn.presets import (
+    BCRL_METHODS,
+    FAMILIES,
+    PRESETS,
+    Family,
+    Instance,
+    Preset,
+    default_options,
+    instantiated,
+)
 
 Options = TypeVar("Options")
 
@@ -20,7 +30,8 @@ Options = TypeVar("Options")
 class Command(Generic[Options]):
     """Learn policies from a log, one for each seed, all seeds as one program.
 
-    Options of the method follow below; their defaults come from --preset and --family, or --world.
+    Options of the method follow below; their defaults come from --preset and --family, or --world. Every
+    method has its own: bcrl train --method caps --help.
     """
 
     data: Path
@@ -85,7 +96,7 @@ class Command(Generic[Options]):
             tensorboard=self.tensorboard,
         )
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
-        print(f"trained {self.method} for {self.steps:,} steps: {names} in {self.out}")
+        print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
@@ -103,12 +114,14 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     kind = method_class(name)
     defaults, steps = default_options(kind, preset, family)
     defaults |= chosen
-    if method == "bcrl":  # whose options they are; other methods mean other things by the same names
+    if name in BCRL_METHODS:  # whose options they are; other methods mean other things by the same names
         defaults |= overrides
-    # An option with no sensible default (a threshold to train for) must come from the user.
     blank = object.__new__(kind)
     for field in dataclasses.fields(kind):
-        object.__setattr__(blank, field.name, defaults.get(field.name, field.default))
+        value = defaults.get(field.name, field.default)
+        # An option with no sensible default (a threshold to train for) must come from the user.
+        missing = isinstance(value, float) and math.isnan(value)
+        object.__setattr__(blank, field.name, tyro.MISSING if missing else value)
     default = Command(
         data=tyro.MISSING,
         out=tyro.MISSING,

@@ -1,6 +1,6 @@
 """Execution: how trained networks act while a budget is spent (the paper's Algorithm 3 and its f and g)."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -27,6 +27,8 @@ class Memory(eqx.Module):
 
 class BudgetedActor(eqx.Module):
     """Policy and fallback, with the cost critics that decide between them and track the budget."""
+
+    tracks_budgets: ClassVar[bool] = True  # so execution rules and pruning mean something
 
     actor: GaussianPolicy
     fallback: GaussianPolicy

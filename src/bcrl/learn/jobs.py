@@ -168,9 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(2) from None
     for number, job in enumerate(jobs, start=1):
         seeds = ", ".join(map(str, job.seeds))
-        print(
-            f"[{number}/{len(jobs)}] {job.task}: {job.method}, seeds {seeds}, {job.steps:,} steps", flush=True
-        )
+        at = f" at {job.options['threshold']:g}" if "threshold" in job.options else ""
+        title = f"[{number}/{len(jobs)}] {job.task}: {job.method}{at}"
+        print(f"{title}, seeds {seeds}, {job.steps:,} steps", flush=True)
         try:
             log = find_log(words.logs, job.task, job.data_file)
             if log is None:

@@ -41,6 +41,10 @@ INSTANCES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+# The methods that track a budget while acting, and whose options the published code sets by task.
+BCRL_METHODS = tuple(dict.fromkeys(method for method, _ in INSTANCES.values()))
+
+
 def default_options(kind: type, preset: str, family: str) -> tuple[dict[str, Any], int]:
     """The defaults a method has options for, and the number of steps."""
     for word, table in ((preset, PRESETS), (family, FAMILIES)):

@@ -132,6 +132,8 @@ class _Log:
     def __init__(self, run: Run, tensorboard: bool):
         if tensorboard and run.folder is None:
             raise BCRLError("TensorBoard logs need the folder of a run: give out")
+        if tensorboard:
+            _summary_writer()  # a missing package is to be told before anything is written
         self.run = run
         self.rows: list[dict[str, float]] = run.metrics
         self.tensorboard = tensorboard
@@ -170,15 +172,15 @@ class _Log:
             self.run.state = read_tensors(checkpoint, self.run.state)
         self._keep_rows_until(step)
         if self.tensorboard:
-            self.board = _board(folder, step)
+            self.board = _summary_writer()(str(folder / "tensorboard"), purge_step=step)
         return step
 
     def add(self, step: int, metrics: dict[str, Any]) -> None:
         broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
         if broken:
             raise BCRLError(
-                f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate or beta "
-                "(the last checkpoint is from before)"
+                f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate "
+                "(a checkpoint, if there is one, is from before)"
             )
         new = [
             {"step": step, "seed": seed, **{name: float(values[i]) for name, values in metrics.items()}}
@@ -353,9 +355,9 @@ def _json(record: Any) -> dict[str, Any]:
     return dataclasses.asdict(record)
 
 
-def _board(folder: Path, step: int) -> Any:
+def _summary_writer() -> Any:
     try:
         from tensorboardX import SummaryWriter  # type: ignore[import-not-found]
     except ImportError:
         raise BCRLError("TensorBoard logs need one more package: pip install 'bcrl[tensorboard]'") from None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step)
+    return SummaryWriter

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 from bcrl.assess.statistics import Estimate, Summary
 from bcrl.report.curves import Curve
 
+TOLD = ("bcrl", "bcrl-td3bc", "cdt", "caps", "ccac")
+"""Methods whose policies hear of the threshold when they act."""
+
 
 def headline(lines: Sequence[Curve]) -> str:
     """One sentence that a reader in a hurry can stop after."""
@@ -16,9 +19,11 @@ def headline(lines: Sequence[Curve]) -> str:
     what, spends, earns = ("One policy", "it spends", "earns")
     if seeds > 1:
         what, spends, earns = (f"{seeds} policies from {seeds} training seeds", "they spend", "earn")
+    if all(result.method in TOLD for result in line.results):
+        what += ", told at run time how much an episode may cost"
     middle = line.summaries[len(line.summaries) // 2]
     return (
-        f"{what}, told at run time how much an episode may cost: at a threshold of {middle.threshold:g} "
+        f"{what}: at a threshold of {middle.threshold:g} "
         f"{spends} {middle.episode_cost.mean:.1f} on average and {earns} "
         f"a normalised reward of {middle.reward.mean:.2f}."
     )

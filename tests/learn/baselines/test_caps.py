@@ -178,7 +178,7 @@ def test_switching_by_enumeration():
 
 
 def test_other_rules_are_refused(trained):
-    with pytest.raises(BCRLError, match="caps spends a threshold by a rule of its own"):
+    with pytest.raises(BCRLError, match="caps tracks no budget"):
         trained.policy().start(budget=1.0)
 
 

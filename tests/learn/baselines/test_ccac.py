@@ -304,7 +304,7 @@ def test_the_actor_is_told_what_is_left(method, tmp_path):
         wanted = actor.policy.mode(jnp.asarray([*seen, shown], jnp.float32))
         np.testing.assert_allclose(episode.act(observation), wanted, rtol=1e-5)
         episode.observe(2.0 if left == 5.0 else 4.0)
-    with pytest.raises(BCRLError, match="ccac spends a threshold by a rule of its own"):
+    with pytest.raises(BCRLError, match="ccac tracks no budget"):
         policy.start(budget=1.0)
 
 

@@ -487,5 +487,5 @@ def test_a_bad_option_is_named(name, value):
 
 
 def test_other_rules_are_refused(trained):
-    with pytest.raises(BCRLError, match="cdt spends a threshold by a rule of its own"):
+    with pytest.raises(BCRLError, match="cdt tracks no budget"):
         trained.policy().start(budget=1.0)

@@ -25,11 +25,10 @@ from bcrl.learn.baselines.common import (
     adam_step,
     blank_normaliser,
     check_positive,
-    check_rule,
     start_adam,
 )
 from bcrl.learn.losses import advantage_weight, expectile_loss, gaussian_log_density
-from bcrl.learn.method import Goal, Insight, Metrics, Normaliser, Part, Spec
+from bcrl.learn.method import Insight, Metrics, Normaliser, Part, Spec
 from bcrl.learn.networks import LOG_STD_RANGE, MLP, follow
 from bcrl.learn.rows import Rows
 
@@ -63,10 +62,6 @@ class SwitchingActor(PlainActor):
     heads: Heads
     critics: MLP
     gamma_cost: float = eqx.field(static=True)
-
-    def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
-        check_rule(goal, "caps")
-        return super().start(key, goal)
 
     def act(
         self, memory: Memory, observation: Float[Array, " d"]

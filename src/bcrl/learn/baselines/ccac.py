@@ -26,11 +26,10 @@ from bcrl.learn.baselines.common import (
     adam_step,
     blank_normaliser,
     check_positive,
-    check_rule,
     start_adam,
 )
 from bcrl.learn.baselines.parts import LATENT_LOG_STD_RANGE, SquashedGaussian, latent_kl
-from bcrl.learn.method import Goal, Metrics, Normaliser, Part, Spec
+from bcrl.learn.method import Metrics, Normaliser, Part, Spec
 from bcrl.learn.networks import MLP, apply_each, ensemble, follow
 from bcrl.learn.rows import Rows
 
@@ -100,10 +99,6 @@ class ToldActor(PlainActor):
 
     policy: SquashedGaussian
     faithful: bool = eqx.field(static=True)
-
-    def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
-        check_rule(goal, "ccac")
-        return super().start(key, goal)
 
     def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
         del key

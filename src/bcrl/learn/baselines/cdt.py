@@ -19,7 +19,6 @@ from bcrl.learn.baselines.common import (
     blank_normaliser,
     check_one_cost,
     check_positive,
-    check_rule,
     check_whole,
 )
 from bcrl.learn.baselines.transformer import SequencePolicy
@@ -82,7 +81,6 @@ class SequenceActor(eqx.Module):
 
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         del key
-        check_rule(goal, "cdt")
         allowed = jnp.sum(self.target[:, 0] <= goal.threshold[0])
         wanted = self.target[jnp.maximum(allowed - 1, 0), 1]
         sizes = self.policy.states.weight.shape[0], self.policy.act.bias.shape[0] // 2

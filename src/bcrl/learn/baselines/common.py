@@ -114,16 +114,12 @@ class ForOneThreshold(Baseline):
 
 
 def check_threshold(method: Any) -> None:
-    if not method.threshold >= 0:
+    if math.isnan(method.threshold):
         raise BCRLError(
             f"{method.name} trains one policy per threshold: give --threshold, a number from 0 up"
         )
-
-
-def check_rule(goal: Goal, name: str) -> None:
-    """For methods with a rule of their own for spending a threshold."""
-    if goal.execution != "finite-horizon":
-        raise BCRLError(f"{name} spends a threshold by a rule of its own: give threshold, and no execution")
+    if not 0 <= method.threshold < math.inf:
+        raise BCRLError(f"threshold is {method.threshold}, but must be a number from 0 up")
 
 
 def check_positive(options: Any, *names: str) -> None:
