@@ -157,6 +157,12 @@ def test_several_curves_have_a_table_each(make_results):
     assert [tag for tag, _ in Reader(page).elements].count("table") == 2
 
 
+def test_two_evaluations_that_look_alike_are_not_pooled(make_results, tmp_path):
+    write_results(make_results() + make_results(spend=0.5), tmp_path / "both.csv")
+    with pytest.raises(BCRLError, match=r"both\.csv: line 38 is of the same episode as line 2"):
+        Command(results=tmp_path / "both.csv", out=tmp_path / "page.html").run()
+
+
 def test_another_log_or_method_is_refused(make_results, dataset):
     other = policy(dataset, data_sha256="0" * 64)
     with pytest.raises(BCRLError, match="give the log the policy was trained on"):

@@ -39,6 +39,8 @@ class Result:
 
 
 COLUMNS = [field.name.rstrip("_") for field in fields(Result)]
+_WHICH = ("method", "tracking", "criterion", "execution", "world", "data", "seed", "threshold", "episode")
+"""What tells the episodes of a file apart."""
 
 
 def normalised_cost(cost: np.ndarray, threshold: float) -> np.ndarray:
@@ -130,11 +132,18 @@ def read_results(path: str | os.PathLike) -> list[Result]:
             raise BCRLError(
                 f"{path}: not a results file ({odd} is missing): write it with bcrl evaluate --out"
             )
-        results = []
+        results, lines = [], {}
         for number, row in enumerate(reader, start=2):
             try:
                 values = [field.type(text) for field, text in zip(fields(Result), row, strict=True)]  # type: ignore[operator]
             except ValueError as error:
                 raise BCRLError(f"{path}: line {number} is damaged ({error}): evaluate again") from None
-            results.append(Result(*values))
+            result = Result(*values)
+            first = lines.setdefault(tuple(getattr(result, name) for name in _WHICH), number)
+            if first != number:
+                raise BCRLError(
+                    f"{path}: line {number} is of the same episode as line {first}: keep results of two "
+                    "evaluations that differ in nothing but options in files of their own"
+                )
+            results.append(result)
     return results

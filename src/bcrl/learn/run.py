@@ -97,9 +97,12 @@ def fit(
             "provenance": cost_critics.provenance,
             "sha256": tensors_sha256(cost_critics.actor),
         }
-    arrays = method.prepare(data, normaliser)
-    run = Run(method, spec, tuple(seeds), arrays, normaliser, provenance, Path(out) if out else None)
-    run.state = initial_state(method, spec, run.seeds)
+    with progress("preparing", 2, "parts") as tick:
+        arrays = method.prepare(data, normaliser)
+        tick(note="data")
+        run = Run(method, spec, tuple(seeds), arrays, normaliser, provenance, Path(out) if out else None)
+        run.state = initial_state(method, spec, run.seeds)
+        tick(note="networks")
     if cost_critics is not None:
         run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
     log = _Log(run, tensorboard)

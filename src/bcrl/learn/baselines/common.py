@@ -115,9 +115,7 @@ class ForOneThreshold(Baseline):
 
 def check_threshold(method: Any) -> None:
     if math.isnan(method.threshold):
-        raise BCRLError(
-            f"{method.name} trains one policy per threshold: give --threshold, a number from 0 up"
-        )
+        raise BCRLError(f"{method.name} trains one policy per threshold: give threshold, a number from 0 up")
     if not 0 <= method.threshold < math.inf:
         raise BCRLError(f"threshold is {method.threshold}, but must be a number from 0 up")
 
