@@ -97,19 +97,20 @@ def fit(
             "provenance": cost_critics.provenance,
             "sha256": tensors_sha256(cost_critics.actor),
         }
+    run = Run(method, spec, tuple(seeds), None, normaliser, provenance, Path(out) if out else None)
+    log = _Log(run, tensorboard)
+    log.check(resume)  # before anything takes time
     with progress("preparing", 2, "parts") as tick:
-        arrays = method.prepare(data, normaliser)
+        run.arrays = method.prepare(data, normaliser)
         tick(note="data")
-        run = Run(method, spec, tuple(seeds), arrays, normaliser, provenance, Path(out) if out else None)
         run.state = initial_state(method, spec, run.seeds)
         tick(note="networks")
     if cost_critics is not None:
         run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
-    log = _Log(run, tensorboard)
-    step = log.open(resume)
+    step = log.open()
     total = steps * len(schedule)
     points = train(
-        method, arrays, spec, run.seeds, run.state, schedule=schedule, step=step, log_every=log_every
+        method, run.arrays, spec, run.seeds, run.state, schedule=schedule, step=step, log_every=log_every
     )
     with progress("training", total, start=step) as tick:
         note = ""
@@ -154,18 +155,22 @@ class _Log:
             "provenance": run.provenance,
         }
 
-    def open(self, resume: bool) -> int:
+    def check(self, resume: bool) -> None:
+        """Whether the folder is free, or holds this very run. Writes nothing."""
+        folder = self.run.folder
+        if folder is not None and (config := folder / "config.json").exists():
+            if not resume:
+                raise BCRLError(f"{folder}: holds a run already: give --resume to go on, or another --out")
+            _check_same(self.config, _read_config(config), config)
+
+    def open(self) -> int:
         """Writes the config, or takes up where the checkpoint left off; returns the step to go on from."""
         folder = self.run.folder
         if folder is None:
             return 0
         config, checkpoint = folder / "config.json", folder / "checkpoint.safetensors"
         step = 0
-        if config.exists():
-            if not resume:
-                raise BCRLError(f"{folder}: holds a run already: give --resume to go on, or another --out")
-            _check_same(self.config, _read_config(config), config)
-        else:
+        if not config.exists():
             clear_run(folder)  # what an earlier run left must not be taken for this one's
             write_text(config, json.dumps(self.config, indent=2) + "\n")
         for cut_short in folder.rglob(".*.[0-9]*.*"):
@@ -279,8 +284,9 @@ def _check(
         raise BCRLError("keep_every needs the folder of a run: give out")
     if resume and out is None:
         raise BCRLError("resume needs the folder of the run: give out")
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise BCRLError(f"{out}: is a file, but a run needs a folder")
+    for place in () if out is None else (Path(out), *Path(out).parents):
+        if place.is_file():
+            raise BCRLError(f"{place}: is a file, but a run needs a folder")
     if not float(data.max_cost.max()) > 0:
         raise BCRLError(
             f"{data.source}: every cost is 0, so there is nothing to bound; check the field costs"

@@ -272,14 +272,6 @@ def test_expensive_episodes_are_drawn_less():
         cdt_data.odds(dataclasses.replace(log, costs=log.costs + 4), labels, faithful=True)
 
 
-def test_where_nothing_costs_all_episodes_are_drawn_alike():
-    log = lane_log(episodes=20)
-    log = dataclasses.replace(log, costs=0 * log.costs)
-    labels = cdt_data.labels(log, cdt_data.from_log(log), 0.0, 0, faithful=False)
-    for faithful in (False, True):
-        np.testing.assert_allclose(cdt_data.odds(log, labels, faithful=faithful), 1 / 20)
-
-
 def test_the_front_by_brute_force():
     rng = np.random.default_rng(0)
     costs, returns = rng.integers(0, 8, 40).astype(float), rng.integers(0, 30, 40).astype(float)

@@ -212,8 +212,6 @@ def odds(data: Dataset, labels: Labels, faithful: bool) -> np.ndarray:
     """
     costs = data.episode_costs.ravel()[labels.episode] + labels.more_cost
     weight = np.maximum((70.0 if faithful else 1.1 * costs.max()) - costs, 0.0)
-    if not costs.any():
-        weight = np.ones(len(costs))
     if not weight.sum() > 0:
         raise BCRLError(
             f"{data.source}: every episode costs 70 or more, and the released code draws none of those: "
