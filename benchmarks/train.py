@@ -109,11 +109,10 @@ def speed(name: str, words: argparse.Namespace) -> dict:
     data = made_up_log(200_000, 8, 2)
     spec = Spec(8, 2, 1, 200, (1.0,), 4 * words.steps)
     arrays = method.prepare(data, Normaliser.of(data.observations))
+    # The last phase comes first: it is the main one, on which the baseline is measured too.
     rows = [
         loop_speed(method, arrays, spec, parts, tuple(range(n)), words.steps)
-        for parts in reversed(
-            method.schedule
-        )  # the last phase is the main one; the baseline is measured on it
+        for parts in reversed(method.schedule)
         for n in words.seeds
     ]
     usual = baseline_speed(method, arrays, spec, max(words.steps // 4, 20))

@@ -76,7 +76,7 @@ def scores(store: Store, works: Iterable[Work] = ()) -> list[Score]:
 
     Of what they do not speak of, the newest.
     """
-    asked = {work.reported(seed)[0].setting for work in works for seed in work.job.seeds}
+    asked = {work.reported(work.job.seeds[0])[0].setting for work in works}  # the same for all seeds
     groups: dict[tuple[str, str, bool], list[Cell]] = {}
     for cell in store.cells():
         if cell.reported:

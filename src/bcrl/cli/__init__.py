@@ -74,13 +74,7 @@ def _dispatch(words: list[str]) -> None:
     rest = words[len(verb.split()) :]
     # A verb whose options depend on what is asked for (train) names its own command and defaults.
     command, default = module.command_for(rest) if hasattr(module, "command_for") else (module.Command, None)
-    parse(command, f"bcrl {verb}{_of_method(verb, default)}", rest, default).run()
-
-
-def _of_method(verb: str, default: object) -> str:
-    """Options of `bcrl train` are those of a method: help is to be asked for that one."""
-    method = getattr(default, "method", "bcrl") if verb == "train" else "bcrl"
-    return "" if method == "bcrl" else f" --method {method}"
+    parse(command, f"bcrl {verb}{getattr(default, 'help_words', '')}", rest, default).run()
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Command:
             self.out.parent.mkdir(parents=True, exist_ok=True)
         policies = [load(path) for path in policy_files(self.policies)]
         own = {getattr(policy.method, "threshold", None) for policy in policies}
-        trained_for = sorted(threshold for threshold in own if threshold is not None)
+        trained_for = tuple(sorted(threshold for threshold in own if threshold is not None))
         thresholds = trained_for or None
         if self.thresholds is not None:
             thresholds = numbers("thresholds", self.thresholds)
@@ -75,7 +75,7 @@ class Command:
             write_results(results, self.out)
         title = f"{self.policies} in {world.name}, execution {self.execution}"
         Console(width=None).print(summary_table(summarise(results), title))
-        if trained_for and tuple(thresholds or ()) != tuple(trained_for):
+        if trained_for and thresholds != trained_for:
             print(f"trained for a threshold of {trained_for[0]:g} alone: at others it does not know better")
         if caveat := getattr(world, "caveat", ""):
             print(f"{world.name}: {caveat}")

@@ -77,6 +77,11 @@ class Command(Generic[Options]):
     tensorboard: bool = False
     """Write TensorBoard logs too (needs the extra bcrl[tensorboard])."""
 
+    @property
+    def help_words(self) -> str:
+        """Options are those of a method: help is to be asked for that one."""
+        return "" if self.method == "bcrl" else f" --method {self.method}"
+
     def run(self) -> None:
         from bcrl.data import load_data
         from bcrl.learn.run import fit
