@@ -13,6 +13,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2
 
 # A stamp per set of extras: pip runs again only when pyproject.toml changed.

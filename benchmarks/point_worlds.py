@@ -16,8 +16,8 @@ from bcrl.assess.statistics import Summary, summarise
 from bcrl.data import Dataset, load_data
 from bcrl.files import write_text
 from bcrl.learn.presets import make_method
-from bcrl.learn.run import fit
 from bcrl.policy import Policy, load
+from bcrl.train.run import fit
 from bcrl.worlds import World, make_world
 from bcrl.worlds.collect import collect
 

@@ -48,7 +48,7 @@ def tiny_method():
 def tiny_run(tiny_log_file: Path, tiny_method, tmp_path_factory: pytest.TempPathFactory):
     """Two seeds trained for 40 steps, in a folder."""
     from bcrl.data import load_data
-    from bcrl.learn.run import fit
+    from bcrl.train.run import fit
 
     out = tmp_path_factory.mktemp("runs") / "tiny"
     return fit(

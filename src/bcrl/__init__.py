@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from bcrl.data import load_data as load_data
     from bcrl.errors import BCRLError as BCRLError
     from bcrl.learn.bcrl import BCRL as BCRL
-    from bcrl.learn.run import Run as Run
-    from bcrl.learn.run import fit as fit
     from bcrl.policy import Episode as Episode
     from bcrl.policy import Policy as Policy
     from bcrl.policy import load as load
+    from bcrl.train.run import Run as Run
+    from bcrl.train.run import fit as fit
 
 __version__ = "0.1.0"
 
@@ -34,8 +34,8 @@ _HOMES = {
     "Dataset": "bcrl.data",
     "Episode": "bcrl.policy",
     "Policy": "bcrl.policy",
-    "Run": "bcrl.learn.run",
-    "fit": "bcrl.learn.run",
+    "Run": "bcrl.train.run",
+    "fit": "bcrl.train.run",
     "load": "bcrl.policy",
     "load_data": "bcrl.data",
 }

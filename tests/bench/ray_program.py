@@ -35,9 +35,9 @@ class Watched(Pace):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def train(self, work, runs):
-        import bcrl.learn.run
+        import bcrl.train.run
 
-        log, self_ = bcrl.learn.run._Log, self
+        log, self_ = bcrl.train.run._Log, self
         checkpoint = log.checkpoint
 
         def patched(log, step):

@@ -6,11 +6,11 @@ import sys
 import pytest
 from tiny_bench import ENTRIES, PACE, content, tiny_works
 
-import bcrl.learn.jobs
+import bcrl.train.jobs
 from bcrl.bench.run import run_here
 from bcrl.bench.store import FILE, Store
 from bcrl.cli import main
-from bcrl.learn.jobs import write_jobs
+from bcrl.train.jobs import write_jobs
 
 BARE = """
 import sys
@@ -22,7 +22,7 @@ class Refuse:
             raise ImportError(f"{name} is not installed on this box")
 
 sys.meta_path.insert(0, Refuse())
-from bcrl.learn.jobs import main
+from bcrl.train.jobs import main
 main()
 """
 
@@ -38,7 +38,7 @@ def test_a_bare_box_trains_and_the_rest_is_done_here(logs, tmp_path, monkeypatch
     done = bare(tmp_path / "jobs.json", logs)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[1/1] point-circle: bc-all, seeds 0, 10, 40 steps\n"
-    monkeypatch.setattr(bcrl.learn.jobs, "fit", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(bcrl.train.jobs, "fit", lambda *_, **__: pytest.fail("trained again"))
     with Store(tmp_path / FILE) as store:
         assert run_here(wanted, store, tmp_path / "runs", PACE) == []
         found = content(store)
@@ -57,7 +57,7 @@ def test_what_a_bare_box_cannot_train_is_told(logs, tmp_path):
     missing, another, count = done.stderr.splitlines()
     assert missing.endswith("there is no BallRun.npz; copy the log there")
     assert "is not the log the jobs were planned with" in another
-    assert count == "bcrl.learn.jobs: 2 of 2 jobs failed"
+    assert count == "bcrl.train.jobs: 2 of 2 jobs failed"
     assert not (tmp_path / "runs").exists()
 
 
@@ -75,7 +75,7 @@ def test_the_verb(logs, tiny_bench_folder, tmp_path, capsys):
     main([*words.split(), "--plan-only"])
     said = capsys.readouterr().out
     assert f"trainings: 1, listed in {tmp_path / 'jobs.json'}" in said
-    assert f"python -m bcrl.learn.jobs {tmp_path / 'jobs.json'} {logs}" in said
+    assert f"python -m bcrl.train.jobs {tmp_path / 'jobs.json'} {logs}" in said
     main(words.split())
     said = capsys.readouterr().out
     assert "training" not in said

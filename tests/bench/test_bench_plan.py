@@ -10,7 +10,7 @@ from bcrl.bench.cells import Protocol
 from bcrl.bench.plan import Entry, Plan, read_plan, task_names, works
 from bcrl.cli.bench import Command
 from bcrl.errors import BCRLError
-from bcrl.learn.jobs import Job, read_jobs, write_jobs
+from bcrl.train.jobs import Job, read_jobs, write_jobs
 
 
 def keys(found, seed=0) -> set[str]:

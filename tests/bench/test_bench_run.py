@@ -7,13 +7,13 @@ import pytest
 from tiny_bench import ENTRIES, PACE, SMALL, content, tiny_works
 
 import bcrl.bench.run
-import bcrl.learn.jobs
+import bcrl.train.jobs
 from bcrl.bench.cells import Protocol
 from bcrl.bench.plan import Entry
 from bcrl.bench.run import Pace, best_of, run_here, to_evaluate
 from bcrl.bench.store import FILE, Store
 from bcrl.errors import BCRLError
-from bcrl.learn.jobs import policy_file
+from bcrl.train.jobs import policy_file
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def bench(tiny_bench_folder, tmp_path):
 @pytest.fixture
 def trained(monkeypatch) -> list:
     """The seeds of every training that is begun."""
-    begun, fit = [], bcrl.learn.jobs.fit
+    begun, fit = [], bcrl.train.jobs.fit
 
     def noted(data, method, **options):
         begun.append((method.name, options["seeds"]))
         return fit(data, method, **options)
 
-    monkeypatch.setattr(bcrl.learn.jobs, "fit", noted)
+    monkeypatch.setattr(bcrl.train.jobs, "fit", noted)
     return begun
 
 
@@ -86,7 +86,7 @@ def test_another_option_is_trained_anew_and_leaves_the_old_cells(bench, logs, mo
         raise BCRLError(f"training with dropout {method.dropout} in {out.parent.name}")
 
     out, store = bench
-    monkeypatch.setattr(bcrl.learn.jobs, "fit", begun)
+    monkeypatch.setattr(bcrl.train.jobs, "fit", begun)
     other = (Entry("bc-all", "bc-all", {**SMALL, "dropout": 0.0}), ENTRIES[1])
     (line,) = run_here(tiny_works(logs, entries=other), store, out / "runs", PACE)
     assert "training with dropout 0.0" in line
@@ -130,7 +130,7 @@ def test_training_stops_and_goes_on_and_is_evaluated_later(
     logs, tmp_path, monkeypatch, trained, judged, done_here
 ):
     """Stopped in training, then asked for one seed more: the old ones go on together, the new one alone."""
-    (work, *_), log = tiny_works(logs), bcrl.learn.run._Log
+    (work, *_), log = tiny_works(logs), bcrl.train.run._Log
     checkpoint, alone = log.checkpoint, replace(PACE, train_only=True)
 
     def stopped(self, step):

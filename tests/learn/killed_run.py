@@ -8,8 +8,8 @@ import signal
 import sys
 
 import bcrl.files
-import bcrl.learn.run as run
-from bcrl.learn.__main__ import main
+import bcrl.train.run as run
+from bcrl.train.__main__ import main
 
 
 def die() -> None:

@@ -53,8 +53,8 @@ print(sorted(after))
 def test_training_end_to_end_on_a_bare_box(tiny_log_file, tmp_path):
     code = f"""{BLOCKER}
 import runpy
-sys.argv[0] = "bcrl.learn"
-runpy.run_module("bcrl.learn", run_name="__main__", alter_sys=True)
+sys.argv[0] = "bcrl.train"
+runpy.run_module("bcrl.train", run_name="__main__", alter_sys=True)
 import bcrl
 policy = bcrl.load("out/policy-0.bcrl")
 print(policy.start(threshold=5).act([0.0] * 6).shape)
@@ -85,7 +85,7 @@ def test_every_promised_name_is_there():
 
 def refused(*words: str, cwd: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "bcrl.learn", *words], capture_output=True, text=True, check=False, cwd=cwd
+        [sys.executable, "-m", "bcrl.train", *words], capture_output=True, text=True, check=False, cwd=cwd
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -103,7 +103,7 @@ def test_bad_words_of_the_bare_command_end_in_one_line(tiny_log_file, tmp_path):
         (("none.npz", "out"), "none.npz"),
     ):
         line = refused(*words, cwd=tmp_path)
-        assert line.startswith("bcrl.learn: "), line
+        assert line.startswith("bcrl.train: "), line
         assert wanted in line
         assert "\n" not in line
     assert not (tmp_path / "out").exists()

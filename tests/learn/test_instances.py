@@ -31,8 +31,8 @@ from bcrl.learn.losses import (
 )
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.presets import make_method
-from bcrl.learn.run import fit
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 
 relaxed = settings(deadline=None, max_examples=30)
 gaps = np.array([-3.0, -0.4, -1e-5, 0.0, 2e-4, 0.5, 2.0])

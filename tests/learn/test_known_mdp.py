@@ -6,7 +6,7 @@ import pytest
 from known_mdp import ACTIONS, CODES, STATES, Table, evaluate, fixed_point, least_cost, make_log
 
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 GAMMA_COST = 0.8
 OMEGA = (1.0, 3.0)

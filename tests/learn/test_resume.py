@@ -13,7 +13,7 @@ import pytest
 
 import bcrl
 from bcrl.errors import BCRLError
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 PLACES = [
     "before_training",

@@ -14,7 +14,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCSafe
 from bcrl.learn.loop import initial_state, train
 from bcrl.learn.method import Normaliser, Spec
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 PARTS = ("cost", "reward", "policy")
 STEPS = 40  # as in the shared run, so that programs are compiled once

@@ -12,8 +12,8 @@ from tiny_log_maker import make_log
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.method import Normaliser, Spec
-from bcrl.learn.run import fit
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 
 RULES = ["finite-horizon", "soft", "direct", "min"]
 STEPS = 6

@@ -15,7 +15,7 @@ import pytest
 import bcrl
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 Header = dict
 Tensors = dict[str, np.ndarray]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bcrl.ship.reports import Reports
+from bcrl.ship.ais import Reports
 from bcrl.ship.rule import Box, Rule
 from bcrl.ship.scenario import Scenarios
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ship_maker import BOX, START, random_reports
 
+from bcrl.ship.ais import Reports
 from bcrl.ship.cleaning import clean
-from bcrl.ship.reports import Reports
 from bcrl.ship.rule import RULES, Rule
 
 

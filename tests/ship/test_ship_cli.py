@@ -127,7 +127,7 @@ from bcrl.ship.evaluate import evaluate_ships
 from bcrl.ship.log import expert_log
 scenarios = load_scenarios(sys.argv[1])
 print(len(expert_log(scenarios)), evaluate_ships({}, scenarios)[0].success)
-from bcrl.ship.reports import read_reports
+from bcrl.ship.ais import read_reports
 from bcrl.errors import BCRLError
 try:
     read_reports(["x.csv"], None, 0.0)

@@ -21,11 +21,11 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.method import Spec
 from bcrl.policy import Policy
-from bcrl.ship.coastline import read_coastline
+from bcrl.report.ship.coastline import read_coastline
+from bcrl.report.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map
+from bcrl.report.ship.tracks import make_map
 from bcrl.ship.file import write
-from bcrl.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map
 from bcrl.ship.simulator import make_ship_world
-from bcrl.ship.tracks import make_map
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,9 @@ from bcrl.files import write_text
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.method import Spec
 from bcrl.policy import Policy
+from bcrl.report.ship.page import map_section, ship_report_page, typical_scenario
 from bcrl.ship.evaluate import ShipResult, table_lines, write_ship_results
 from bcrl.ship.file import write
-from bcrl.ship.report import map_section, ship_report_page, typical_scenario
 from bcrl.ship.simulator import make_ship_world
 
 

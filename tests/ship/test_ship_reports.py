@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from bcrl.errors import BCRLError
+from bcrl.ship.ais import CARGO, OTHER, TANKER, UNKNOWN, read_reports
 from bcrl.ship.new_york import read_trajectories
-from bcrl.ship.reports import CARGO, OTHER, TANKER, UNKNOWN, read_reports
 from bcrl.ship.rule import KNOT, SINGAPORE, Box
 
 BOX = Box(10.0, 55.0, 10.2, 55.1)

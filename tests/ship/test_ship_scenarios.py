@@ -11,9 +11,9 @@ from ship_maker import BOX, RULE, random_reports
 
 from bcrl.errors import BCRLError
 from bcrl.ship import load_scenarios
+from bcrl.ship.ais import CARGO, OTHER, TANKER
 from bcrl.ship.file import ARRAYS, write
 from bcrl.ship.make import make_scenarios
-from bcrl.ship.reports import CARGO, OTHER, TANKER
 from bcrl.ship.rule import Rule
 from bcrl.ship.scene import make_scene, slots
 from bcrl.ship.summary import summarise

@@ -10,7 +10,7 @@ from ship_maker import BOX, sea, straight
 from bcrl.assess.results import evaluate
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.run import fit
+from bcrl.report.ship.tracks import make_map
 from bcrl.ship.evaluate import (
     EXPERT,
     evaluate_ships,
@@ -26,7 +26,7 @@ from bcrl.ship.rollout import Voyages, replay, sail
 from bcrl.ship.rule import NEW_YORK, RULES
 from bcrl.ship.simulator import make_ship_world
 from bcrl.ship.summary import summarise
-from bcrl.ship.tracks import make_map
+from bcrl.train.run import fit
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +289,7 @@ def test_new_york_harbor():
 )
 def test_the_original_demo_file_gives_the_original_figures():
     """The synthetic log of the original's repository, with every quirk switched on."""
-    from bcrl.ship.reports import read_reports
+    from bcrl.ship.ais import read_reports
 
     rule = RULES["original"]
     reports, box = read_reports([os.environ["BCRL_SHIP_DEMO"]], None, rule.margin)

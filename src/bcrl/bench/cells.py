@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.budget import Execution
-from bcrl.learn.jobs import Job, digest
+from bcrl.train.jobs import Job, digest
 
 
 @dataclass(frozen=True)

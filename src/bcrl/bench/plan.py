@@ -11,10 +11,10 @@ from typing import Any
 from bcrl.bench.cells import Protocol, Work
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
-from bcrl.learn.jobs import Job, find_log
 from bcrl.learn.method import Method, method_class
 from bcrl.learn.presets import BCRL_METHODS, make_method
 from bcrl.progress import progress
+from bcrl.train.jobs import Job, find_log
 from bcrl.worlds import WORLDS, World, make_world
 from bcrl.worlds.remote.choose import choose_world
 from bcrl.worlds.tasks import INSTALLS, Task, tasks

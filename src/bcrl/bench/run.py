@@ -12,8 +12,8 @@ from bcrl.assess.results import evaluate
 from bcrl.bench.cells import Cell, Evaluation, Work, facts, missing
 from bcrl.bench.store import Outcome, Store
 from bcrl.errors import BCRLError
-from bcrl.learn.jobs import Job, kept_policies, policy_file, train, untrained
 from bcrl.policy import Policy, load
+from bcrl.train.jobs import Job, kept_policies, policy_file, train, untrained
 from bcrl.worlds.remote.choose import choose_world
 
 

@@ -54,7 +54,7 @@ class Command:
     keep_every: int = 20_000
     """Steps between the policies that --best-policy chooses from."""
     plan_only: Flag = False
-    """Write the list of trainings, jobs.json, and stop: python -m bcrl.learn.jobs trains them elsewhere."""
+    """Write the list of trainings, jobs.json, and stop: python -m bcrl.train.jobs trains them elsewhere."""
     train_only: Flag = False
     """Train and stop, for an evaluation on another machine."""
     workers: int | None = None
@@ -72,8 +72,8 @@ class Command:
         from bcrl.bench.plan import works
         from bcrl.bench.store import FILE, Store, only_writer
         from bcrl.cli.bench_table import write_tables
-        from bcrl.learn.jobs import FILE as JOBS
-        from bcrl.learn.jobs import write_jobs
+        from bcrl.train.jobs import FILE as JOBS
+        from bcrl.train.jobs import write_jobs
 
         plan = self._plan()
         with only_writer(self.out), Store(self.out / FILE) as store:
@@ -81,7 +81,7 @@ class Command:
             write_jobs([work.job for work in wanted], self.out / JOBS)
             if self.plan_only:
                 print(f"trainings: {len(wanted)}, listed in {self.out / JOBS}")
-                print(f"train them with: python -m bcrl.learn.jobs {self.out / JOBS} {self.logs}")
+                print(f"train them with: python -m bcrl.train.jobs {self.out / JOBS} {self.logs}")
                 return
             failures = self._do(wanted, store)
             if self.train_only:
@@ -94,7 +94,7 @@ class Command:
 
     def _do(self, wanted: "list[Work]", store: "Store") -> list[str]:
         from bcrl.bench.run import Pace, run_here
-        from bcrl.learn.jobs import RUNS
+        from bcrl.train.jobs import RUNS
 
         runs = self.out / RUNS
         runs.mkdir(exist_ok=True)

@@ -16,7 +16,7 @@ from bcrl.learn.presets import PRESETS, make_method
 
 if TYPE_CHECKING:
     from bcrl.data import Dataset
-    from bcrl.learn.run import Run
+    from bcrl.train.run import Run
     from bcrl.worlds import World
 
 EPISODES = 50  # at each threshold
@@ -114,7 +114,7 @@ class Command:
         return dataset
 
     def _train(self, dataset: "Dataset") -> "Run":
-        from bcrl.learn.run import clear_run, fit
+        from bcrl.train.run import clear_run, fit
 
         method, _ = make_method("bcrl", "cpu", "point", {})
         folder = self.out / "run"

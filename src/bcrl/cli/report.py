@@ -52,7 +52,7 @@ class Command:
         from bcrl.policy import load
         from bcrl.report import draw, report_page, save_figure
         from bcrl.report.figure import matplotlib
-        from bcrl.ship.report import holds_ship_results
+        from bcrl.report.ship.page import holds_ship_results
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise BCRLError(f"--out {self.out} is a page: name it .html (for a picture alone: --figure)")
@@ -69,9 +69,9 @@ class Command:
             "command": self._command(),
         }
         if holds_ship_results(self.results):
-            from bcrl.ship.budget_picture import draw_budgets
+            from bcrl.report.ship.budgets import draw_budgets
+            from bcrl.report.ship.page import run_names, ship_report_page
             from bcrl.ship.evaluate import read_ship_results
-            from bcrl.ship.report import run_names, ship_report_page
 
             results = read_ship_results(self.results)
             page = ship_report_page(results, more=self._map(run_names(results)), **known)
@@ -90,9 +90,9 @@ class Command:
         if self.scenarios is None:
             return []
         from bcrl.cli.ship_show import check_scenario, sail_all
+        from bcrl.report.ship.coastline import read_coastline
+        from bcrl.report.ship.page import map_section, typical_scenario
         from bcrl.ship import load_scenarios
-        from bcrl.ship.coastline import read_coastline
-        from bcrl.ship.report import map_section, typical_scenario
 
         scenarios = load_scenarios(self.scenarios)
         which = list(dict.fromkeys(self.scenario)) or [typical_scenario(scenarios)]

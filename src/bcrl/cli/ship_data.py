@@ -52,7 +52,7 @@ class Command:
 
             reports, box, source = read_new_york(), box or NEW_YORK, SOURCE
         elif self.logs:
-            from bcrl.ship.reports import read_reports
+            from bcrl.ship.ais import read_reports
 
             reports, box = read_reports(self.logs, box, rule.margin)
             source = ", ".join(Path(log).name for log in self.logs)

@@ -44,10 +44,10 @@ class Command:
 
     def run(self) -> None:
         from bcrl.cli.out import check_file
+        from bcrl.report.ship.coastline import read_coastline
+        from bcrl.report.ship.map import told, write_map
+        from bcrl.report.ship.tracks import make_map
         from bcrl.ship import load_scenarios
-        from bcrl.ship.coastline import read_coastline
-        from bcrl.ship.map import told, write_map
-        from bcrl.ship.tracks import make_map
 
         check_file(self.out, (".html",), overwrite=True)
         if self.png is not None:
@@ -68,7 +68,7 @@ class Command:
         write_map(self.out, scenarios, drawn, coastline=coast, note=note)
         if self.png is not None:
             from bcrl.report import save_figure
-            from bcrl.ship.picture import draw_map
+            from bcrl.report.ship.picture import draw_map
 
             save_figure(draw_map(scenarios, drawn, coastline=coast), self.png)
         for line in told(drawn):

@@ -84,8 +84,8 @@ class Command(Generic[Options]):
 
     def run(self) -> None:
         from bcrl.data import load_data
-        from bcrl.learn.run import fit
         from bcrl.policy import load
+        from bcrl.train.run import fit
 
         seeds = tuple(int(x) for x in numbers("seeds", self.seeds, whole=True))
         run = fit(

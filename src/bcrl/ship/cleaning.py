@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.ship.reports import Reports
+from bcrl.ship.ais import Reports
 from bcrl.ship.rule import MAX_SPEED, Box, Rule
 
 Floats = NDArray[np.float64]

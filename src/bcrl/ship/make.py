@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcrl.errors import BCRLError
+from bcrl.ship.ais import KINDS, UNKNOWN, Reports
 from bcrl.ship.cleaning import Chunks, clean
 from bcrl.ship.interpolate import Track, make_tracks
-from bcrl.ship.reports import KINDS, UNKNOWN, Reports
 from bcrl.ship.rule import Box, Rule
 from bcrl.ship.scenario import CLOSE_METRES, TEST_SHARE, Scenarios
 from bcrl.ship.scene import distances, make_scene

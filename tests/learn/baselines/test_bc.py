@@ -14,7 +14,7 @@ from bcrl.learn.baselines.bc import BCAll, BCSafe, State
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.presets import make_method
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCAll(hidden=(4,), dropout=0.0)

@@ -16,8 +16,8 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, State, careful
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
-from bcrl.learn.run import fit
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCQLag(threshold=6.0, hidden=(4,), vae_hidden=(4,), candidates=3, reach=0.3, gamma=0.9)

@@ -20,7 +20,7 @@ from bcrl.learn.baselines import ccac
 from bcrl.learn.baselines.ccac import CCAC, Sample, State
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = CCAC(hidden=(2,), latent=3, batch_size=6)

@@ -19,7 +19,7 @@ from bcrl.learn.baselines import cdt_data
 from bcrl.learn.baselines.cdt import CDT, Batch, SequenceActor
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.method import Normaliser, Spec
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 from bcrl.worlds.tasks import tasks
 
 SPEC = Spec(3, 2, 1, 20, (1.0,), 10)

@@ -16,7 +16,7 @@ from bcrl.learn.baselines.coptidice import COptiDICE, Sample, State, Values, div
 from bcrl.learn.losses import gaussian_log_density
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 METHOD = COptiDICE(threshold=6.0, hidden=(4,), gamma=0.9, alpha=0.5)

@@ -17,8 +17,8 @@ from bcrl.learn.baselines.cpq import CPQ, Sample, State, low_return
 from bcrl.learn.baselines.parts import latent_kl
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
-from bcrl.learn.run import fit
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 METHOD = CPQ(

@@ -18,7 +18,7 @@ from bcrl.learn.baselines.fisor import FISOR, State
 from bcrl.learn.method import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.presets import make_method
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = FISOR(hidden=(4,), batch_size=6, critic_batch=4, policy_width=4, policy_blocks=2)

@@ -19,8 +19,8 @@ from bcrl.learn.baselines.lspc import LSPC
 from bcrl.learn.method import Spec
 from bcrl.learn.networks import apply_each
 from bcrl.learn.presets import make_method
-from bcrl.learn.run import fit
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = LSPC(hidden=(4,), latent=3)

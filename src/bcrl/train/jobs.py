@@ -1,6 +1,6 @@
 """The trainings of a benchmark as a list in a file, so that another machine can do them.
 
-`python -m bcrl.learn.jobs BENCH/jobs.json LOGS` trains them all into BENCH/runs, on a box that has jax,
+`python -m bcrl.train.jobs BENCH/jobs.json LOGS` trains them all into BENCH/runs, on a box that has jax,
 optax, equinox, numpy and safetensors alone. `bcrl bench` writes the list, and evaluates what is trained.
 """
 
@@ -19,7 +19,7 @@ from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
 from bcrl.learn.method import Method, method_class
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 FILE = "jobs.json"
 RUNS = "runs"
@@ -152,8 +152,8 @@ def read_jobs(path: Path) -> list[Job]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Entry point of `python -m bcrl.learn.jobs`."""
-    parser = argparse.ArgumentParser(prog="python -m bcrl.learn.jobs", description=__doc__)
+    """Entry point of `python -m bcrl.train.jobs`."""
+    parser = argparse.ArgumentParser(prog="python -m bcrl.train.jobs", description=__doc__)
     parser.add_argument(
         "jobs", type=Path, help="the list that bcrl bench wrote; runs go into runs/ beside it"
     )
@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         jobs = read_jobs(words.jobs)
     except BCRLError as error:
-        print(f"bcrl.learn.jobs: {error}", file=sys.stderr)
+        print(f"bcrl.train.jobs: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     for number, job in enumerate(jobs, start=1):
         seeds = ", ".join(map(str, job.seeds))
@@ -178,9 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             train(job, log, words.jobs.parent / RUNS, checkpoint_every=words.checkpoint_every)
         except (BCRLError, OSError) as error:  # the others can still be trained
             failed += 1
-            print(f"bcrl.learn.jobs: {job.task}, {job.method}: {error}", file=sys.stderr, flush=True)
+            print(f"bcrl.train.jobs: {job.task}, {job.method}: {error}", file=sys.stderr, flush=True)
     if failed:
-        print(f"bcrl.learn.jobs: {failed} of {len(jobs)} jobs failed", file=sys.stderr)
+        print(f"bcrl.train.jobs: {failed} of {len(jobs)} jobs failed", file=sys.stderr)
         raise SystemExit(2)
 
 

@@ -19,11 +19,11 @@ import numpy as np
 from bcrl.files import write_text
 from bcrl.report.document import Part, around, document
 from bcrl.report.markup import HTML, element
+from bcrl.report.ship.coastline import Coastline
+from bcrl.report.ship.tracks import Map, Route
 from bcrl.report.theme import DARK, LIGHT
-from bcrl.ship.coastline import Coastline
 from bcrl.ship.rule import SECONDS
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
-from bcrl.ship.tracks import Map, Route
 
 CELL = 50.0
 """Metres: the grain at which sailed water is shown, about a step of a ship."""
@@ -364,7 +364,7 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _package_text(name: str) -> str:
-    return files("bcrl.ship").joinpath(name).read_text(encoding="utf-8")
+    return files("bcrl.report.ship").joinpath(name).read_text(encoding="utf-8")
 
 
 def _style() -> str:

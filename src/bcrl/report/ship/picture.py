@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bcrl.report.figure import matplotlib, style
+from bcrl.report.ship.coastline import Coastline
+from bcrl.report.ship.map import CELL, DASHES, WATER, headings, route_styles, sailed_water, told, when
+from bcrl.report.ship.tracks import Map, Route
 from bcrl.report.theme import LIGHT
-from bcrl.ship.coastline import Coastline
-from bcrl.ship.map import CELL, DASHES, WATER, headings, route_styles, sailed_water, told, when
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
-from bcrl.ship.tracks import Map, Route
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bcrl.report.figure import blank_figure, marks, style
+from bcrl.report.ship.map import series
 from bcrl.report.theme import LIGHT, Theme
 from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
-from bcrl.ship.map import series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""`python -m bcrl.learn DATA.npz OUT`: training on a box that has jax, optax, equinox, numpy and safetensors.
+"""`python -m bcrl.train DATA.npz OUT`: training on a box that has jax, optax, equinox, numpy and safetensors.
 
 `bcrl train` is the same with every option spelt out, and needs the whole package.
 """
@@ -11,11 +11,11 @@ from bcrl.data import load_data
 from bcrl.errors import BCRLError
 from bcrl.learn.method import METHODS
 from bcrl.learn.presets import FAMILIES, PRESETS, make_method
-from bcrl.learn.run import fit
+from bcrl.train.run import fit
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bcrl.learn", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bcrl.train", description=__doc__)
     parser.add_argument("data", help="the log, a .npz file")
     parser.add_argument("out", help="folder of the run")
     parser.add_argument("--method", default="bcrl", choices=sorted(METHODS), help="what to train")
@@ -48,7 +48,7 @@ def main() -> None:
             checkpoint_every=words.checkpoint_every,
         )
     except (BCRLError, OSError) as error:
-        print(f"bcrl.learn: {error}", file=sys.stderr)
+        print(f"bcrl.train: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 
 

@@ -18,16 +18,16 @@ from bcrl.report.document import Part, around
 from bcrl.report.inline_svg import inline_svg
 from bcrl.report.markup import HTML, Piece, element
 from bcrl.report.sections import about, cell, check_same, page, section, table, usage
+from bcrl.report.ship.budgets import PANELS, draw_panel_alone
+from bcrl.report.ship.coastline import Coastline
+from bcrl.report.ship.map import map_part, route_looks, scene, series, swatch
+from bcrl.report.ship.tracks import make_map
 from bcrl.report.theme import MARKERS, PAGE
-from bcrl.ship.budget_picture import PANELS, draw_panel_alone
-from bcrl.ship.coastline import Coastline
 from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
-from bcrl.ship.map import map_part, route_looks, scene, series, swatch
 from bcrl.ship.metrics import Measures, measure
 from bcrl.ship.rollout import Voyages, replay
 from bcrl.ship.scenario import Scenarios
 from bcrl.ship.simulator import make_ship_world
-from bcrl.ship.tracks import make_map
 
 DIGITS = {
     "ade": 0, "gc_ade": 1, "close_quarters": 3, "acceleration": 4, "speed": 2, "success": 2, "cost": 1,

@@ -1,0 +1,1 @@
+"""Ships on a page: maps of scenarios, and what policies do at each budget."""
