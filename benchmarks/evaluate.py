@@ -21,7 +21,7 @@ import numpy as np
 
 from bcrl.assess.remote import episode_seed, runner
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.method import Actor, Spec
+from bcrl.learn.protocol import Actor, Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.worlds.remote.pool import Pool
 from bcrl.worlds.tasks import Task, find_task
@@ -31,7 +31,7 @@ def untrained(task: Task, hidden: tuple[int, ...], seed: int) -> Policy:
     """Random weights in the shape of a trained policy."""
     method = BCRL(hidden=hidden)
     spec = Spec(task.observation_size, task.action_size, 1, task.horizon, (1.0,), 1000)
-    blank = jax.eval_shape(lambda: method.blank_actor(spec))
+    blank = jax.eval_shape(lambda: blank_actor(method, spec))
     leaves, shape = jax.tree.flatten(blank)
     random = np.random.default_rng(seed)
     filled = [_numbers(random, leaf) for leaf in leaves]

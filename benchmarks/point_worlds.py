@@ -15,7 +15,7 @@ from bcrl.assess.results import Result, evaluate, write_results
 from bcrl.assess.statistics import Summary, summarise
 from bcrl.data import Dataset, load_data
 from bcrl.files import write_text
-from bcrl.learn.presets import make_method
+from bcrl.learn.registry import default_steps, make_method
 from bcrl.policy import Policy, load
 from bcrl.train.run import fit
 from bcrl.worlds import World, make_world
@@ -46,7 +46,8 @@ class Study:
         files = [folder / f"policy-{seed}.bcrl" for seed in SEEDS]
         if not all(file.exists() for file in files):
             print(f"training {folder.name}", flush=True)
-            made, steps = make_method(method, "cpu", "point", options)
+            made = make_method(method, preset="cpu", family="point", **options)
+            steps = default_steps(method, "cpu", "point")
             steps = self.steps or steps
             fit(self.log(world), made, seeds=SEEDS, steps=steps, out=folder, resume=True)
         return [load(file) for file in files]

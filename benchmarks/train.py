@@ -6,7 +6,6 @@ The baseline of the same run is the usual way to train: batches drawn on the hos
 """
 
 import argparse
-import dataclasses
 import json
 import resource
 import time
@@ -17,8 +16,8 @@ import numpy as np
 
 from bcrl.data import Dataset
 from bcrl.learn.loop import initial_state, seed_keys, train
-from bcrl.learn.method import METHODS, Normaliser, Part, Spec, method_class
-from bcrl.learn.presets import make_method
+from bcrl.learn.protocol import Normaliser, Part, Spec
+from bcrl.learn.registry import METHODS, find_method, make_method
 
 
 def made_up_log(transitions: int, observation_size: int, action_size: int, horizon: int = 200) -> Dataset:
@@ -103,9 +102,9 @@ def speed(name: str, words: argparse.Namespace) -> dict:
         options["hidden"] = tuple(words.hidden)
     if words.variant:
         options["variant"] = words.variant
-    if "threshold" in {field.name for field in dataclasses.fields(method_class(name))}:
+    if find_method(name).threshold == "before training":
         options["threshold"] = 20.0
-    method, _ = make_method(name, "paper", "bullet", options)
+    method = make_method(name, **options)
     data = made_up_log(200_000, 8, 2)
     spec = Spec(8, 2, 1, 200, (1.0,), 4 * words.steps)
     arrays = method.prepare(data, Normaliser.of(data.observations))

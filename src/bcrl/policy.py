@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
 from bcrl.errors import BCRLError
-from bcrl.learn.method import Actor, Goal, Insight, Method, Spec, method_class
+from bcrl.learn.protocol import Actor, Goal, Insight, Method, Spec, blank_actor
+from bcrl.learn.registry import find_method
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 
@@ -81,8 +82,7 @@ class Policy:
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
         if not isinstance(prune, int) or prune < 0:
             raise BCRLError(f"prune is {prune}, but must be 0 (off) or a number of actions to draw")
-        tracks = getattr(self.actor, "tracks_budgets", False)
-        if not tracks and (prune or execution != "finite-horizon"):
+        if not self.actor.tracks_budgets and (prune or execution != "finite-horizon"):
             raise BCRLError(
                 f"{self.method.name} tracks no budget: give threshold, not budget, execution or prune"
             )
@@ -102,8 +102,7 @@ class Policy:
         allowed = jnp.asarray(np.broadcast_to(allowed, (*shape, self.spec.cost_count)))
         start = allowed
         if threshold is not None:
-            gamma_cost = getattr(self.actor, "gamma_cost", 1.0)
-            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], gamma_cost)
+            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], self.actor.cost_discount)
         return Goal(allowed, start, steps, execution, prune)
 
     def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
@@ -111,9 +110,10 @@ class Policy:
         steps = np.asarray(self.spec.horizon if horizon is None else horizon)
         if steps.dtype.kind not in "iu" or np.any(steps < 1):
             raise BCRLError(f"horizon is {horizon}, but must be a whole number of steps from 1 up")
-        if getattr(self.actor, "criterion", "") == "episodic" and np.any(steps > self.spec.horizon):
+        longest = self.actor.longest
+        if longest is not None and np.any(steps > longest):
             raise BCRLError(
-                f"horizon is {horizon}, but this episodic policy knows episodes of {self.spec.horizon} steps "
+                f"horizon is {horizon}, but this episodic policy knows episodes of {longest} steps "
                 "at most: train on a log of longer ones, or with the discounted criterion"
             )
         return steps
@@ -233,14 +233,14 @@ def load(path: str | os.PathLike) -> Policy:
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({provenance!r})")
-    blank = jax.eval_shape(lambda: method.blank_actor(spec))
+    blank = jax.eval_shape(lambda: blank_actor(method, spec))
     return Policy(read_tensors(path, blank), method, spec, provenance)
 
 
 def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
     """A method from the names and values a file carries."""
     try:
-        options = method_class(header.get("method", ""))
+        options: Any = find_method(header.get("method", "")).kind
     except BCRLError as error:
         raise BCRLError(f"{source}: {error}") from None
     values = header.get("options", {})

@@ -7,7 +7,7 @@ import pytest
 from bcrl.cli.arguments import parse
 from bcrl.cli.train import command_for
 from bcrl.errors import BCRLError
-from bcrl.learn.presets import make_method
+from bcrl.learn.registry import make_method
 
 FILES = ["--data", "log.npz", "--out", "run"]
 

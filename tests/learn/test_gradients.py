@@ -13,7 +13,7 @@ import pytest
 
 from bcrl.learn.bcrl import BCRL, Batch, State
 from bcrl.learn.losses import advantage_weight, gaussian_log_density
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
 
 SPEC = Spec(2, 1, 2, 20, (1.0, 1.0), 10)

@@ -12,7 +12,7 @@ from test_gradients import check_every_leaf, only_zeros
 from bcrl.learn.bcrl import BCRL, Batch, State
 from bcrl.learn.bcrl_td3 import BCRLTD3
 from bcrl.learn.losses import gaussian_log_density, spread
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)

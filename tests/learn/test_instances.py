@@ -29,8 +29,8 @@ from bcrl.learn.losses import (
     sparse_weight,
     spread,
 )
-from bcrl.learn.method import Normaliser, Spec
-from bcrl.learn.presets import make_method
+from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 

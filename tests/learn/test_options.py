@@ -7,8 +7,8 @@ import pytest
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll, BCSafe
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.method import Normaliser, method_class
-from bcrl.learn.presets import make_method
+from bcrl.learn.protocol import Normaliser, method_class
+from bcrl.learn.registry import make_method
 
 BAD = {
     "tau_c": [0.0, -0.1, 0.6, float("nan")],

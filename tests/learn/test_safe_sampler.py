@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bcrl.learn.bcrl import BCRL, Batch
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 
 ROWS = 8
 relaxed = settings(deadline=None, max_examples=50)

@@ -13,7 +13,7 @@ import pytest
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCSafe
 from bcrl.learn.loop import initial_state, train
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.train.run import fit
 
 PARTS = ("cost", "reward", "policy")

@@ -11,7 +11,7 @@ from tiny_log_maker import make_log
 
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 

@@ -12,7 +12,7 @@ from bcrl.assess.statistics import summarise
 from bcrl.cli.report import Command
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.policy import Policy
 from bcrl.report import report_page, write_report
 from bcrl.report.document import Part

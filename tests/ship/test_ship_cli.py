@@ -10,7 +10,7 @@ from ship_maker import BOX, random_reports
 from bcrl.cli import main
 from bcrl.data import load_data
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.policy import Policy
 from bcrl.ship import load_scenarios
 from bcrl.ship.file import write

@@ -19,7 +19,7 @@ from ship_maker import BOX, sea
 from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.policy import Policy
 from bcrl.report.ship.coastline import read_coastline
 from bcrl.report.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map

@@ -17,7 +17,7 @@ from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.method import Spec
+from bcrl.learn.protocol import Spec
 from bcrl.policy import Policy
 from bcrl.report.ship.page import map_section, ship_report_page, typical_scenario
 from bcrl.ship.evaluate import ShipResult, table_lines, write_ship_results

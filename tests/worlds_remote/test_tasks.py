@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.learn.presets import FAMILIES
+from bcrl.learn.registry import FAMILIES
 from bcrl.worlds.remote.choose import choose_world
 from bcrl.worlds.remote.install import INSTALLABLE, read_lock
 from bcrl.worlds.tasks import INSTALLS, find_task, tasks

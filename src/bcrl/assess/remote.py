@@ -13,7 +13,7 @@ import numpy as np
 from bcrl.assess.rollout import Episodes, roll_out
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
-from bcrl.learn.method import Actor, Goal, Insight
+from bcrl.learn.protocol import Actor, Goal, Insight
 from bcrl.policy import Policy
 from bcrl.progress import Tick, progress
 from bcrl.worlds import World

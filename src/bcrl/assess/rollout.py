@@ -9,7 +9,7 @@ import numpy as np
 
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
-from bcrl.learn.method import Actor, Goal
+from bcrl.learn.protocol import Actor, Goal
 from bcrl.policy import Policy
 from bcrl.worlds import World
 

@@ -11,8 +11,8 @@ from typing import Any
 from bcrl.bench.cells import Protocol, Work
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
-from bcrl.learn.method import Method, method_class
-from bcrl.learn.presets import BCRL_METHODS, make_method
+from bcrl.learn.protocol import Method
+from bcrl.learn.registry import default_steps, find_method, make_method
 from bcrl.progress import progress
 from bcrl.train.jobs import Job, find_log
 from bcrl.worlds import WORLDS, World, make_world
@@ -64,7 +64,7 @@ class Plan:
             if value < 1:
                 raise BCRLError(f"{name} is {value}, but must be at least 1")
         for entry in self.entries:
-            if self.protocol.execution != "finite-horizon" and entry.method not in BCRL_METHODS:
+            if self.protocol.execution != "finite-horizon" and not find_method(entry.method).budgets:
                 raise BCRLError(
                     f"{entry.label} tracks no budget: --execution {self.protocol.execution} is for bcrl alone"
                 )
@@ -130,20 +130,20 @@ def _trainings(plan: Plan, entry: Entry, world: World | Task, log: Path, sha256:
 
 def _fixed(entry: Entry) -> bool:
     """Whether a policy is trained for one threshold alone."""
-    names = {option.name for option in dataclasses.fields(method_class(entry.method))}
-    return "threshold" in names and "threshold" not in entry.options
+    return find_method(entry.method).threshold == "before training" and "threshold" not in entry.options
 
 
 def _method(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[Method, int]:
     """The method with every option for this task, and the number of steps."""
     # Where the published code departs from its own table for a task, it does so for BCRL.
-    special = getattr(world, "overrides", {}) if entry.method in BCRL_METHODS else {}
+    special = getattr(world, "overrides", {}) if find_method(entry.method).budgets else {}
     own = {"threshold": threshold} if _fixed(entry) else {}
-    method, steps = make_method(
-        entry.method, plan.preset, family_of(world), {**special, **own, **entry.options}
+    family = family_of(world)
+    method = make_method(
+        entry.method, preset=plan.preset, family=family, **{**special, **own, **entry.options}
     )
     asked = entry.steps if entry.steps is not None else plan.steps
-    steps = steps if asked is None else asked
+    steps = default_steps(entry.method, plan.preset, family) if asked is None else asked
     if steps < 1:
         raise BCRLError(f"steps is {steps}, but must be at least 1")
     return method, steps

@@ -12,7 +12,7 @@ from bcrl.cli.arguments import numbers
 from bcrl.cli.collect import check_recording
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
-from bcrl.learn.presets import PRESETS, make_method
+from bcrl.learn.registry import PRESETS, make_method
 
 if TYPE_CHECKING:
     from bcrl.data import Dataset
@@ -116,7 +116,7 @@ class Command:
     def _train(self, dataset: "Dataset") -> "Run":
         from bcrl.train.run import clear_run, fit
 
-        method, _ = make_method("bcrl", "cpu", "point", {})
+        method = make_method("bcrl", preset="cpu", family="point")
         folder = self.out / "run"
         # An earlier run, finished or not, makes way; only files that `fit` writes are removed.
         clear_run(folder)

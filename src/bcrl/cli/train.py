@@ -11,16 +11,15 @@ import tyro
 
 from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
-from bcrl.learn.method import METHODS, method_class
-from bcrl.learn.presets import (
-    BCRL_METHODS,
+from bcrl.learn.registry import (
     FAMILIES,
+    METHODS,
     PRESETS,
     Family,
-    Instance,
     Preset,
     default_options,
-    instantiated,
+    default_steps,
+    find_method,
 )
 
 Options = TypeVar("Options")
@@ -39,23 +38,8 @@ class Command(Generic[Options]):
     out: Path
     """Folder of the run: config, metrics, checkpoint, policies."""
     options: Annotated[Options, tyro.conf.arg(name="")]
-    method: Literal[
-        "bcrl",
-        "bc-all",
-        "bc-safe",
-        "bcq-lag",
-        "cpq",
-        "coptidice",
-        "cdt",
-        "caps",
-        "ccac",
-        "lspc",
-        "fisor",
-        "bcrl-td3bc",
-    ] = "bcrl"
-    """What to train; its options follow below."""
-    instance: Instance | None = None
-    """What BCRL is built on: IQL (the default), XQL, SparseQL or TD3+BC. Options of its parts win over it."""
+    method: Literal[*METHODS] = "bcrl"  # type: ignore[valid-type]
+    """What to train; its options follow below. bcrl is built on IQL, its instances on what they name."""
     preset: Preset = "paper"
     """Size of networks, batch and steps: the paper's, or one that trains in minutes on two CPU cores."""
     family: Family = "bullet"
@@ -109,17 +93,15 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
 
     They are looked up before the other options are read, so that what the user gives always wins.
     """
-    method = _choice(words, "method", METHODS, "bcrl")
+    method = find_method(_given(words, "method") or "bcrl").name
     preset = _choice(words, "preset", PRESETS, "paper")
     world = _given(words, "world")
     own_family, overrides = ("bullet", {}) if world is None else _world_defaults(world)
     family = _choice(words, "family", FAMILIES, own_family)
-    instance = _given(words, "instance")
-    name, chosen = instantiated(method, instance)
-    kind = method_class(name)
-    defaults, steps = default_options(kind, preset, family)
-    defaults |= chosen
-    if name in BCRL_METHODS:  # whose options they are; other methods mean other things by the same names
+    record = find_method(method)
+    kind: Any = record.kind
+    defaults = default_options(record, preset, family)
+    if record.budgets:  # whose options they are; other methods mean other things by the same names
         defaults |= overrides
     blank = object.__new__(kind)
     for field in dataclasses.fields(kind):
@@ -131,12 +113,11 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
         data=tyro.MISSING,
         out=tyro.MISSING,
         options=blank,
-        method=method,  # type: ignore[arg-type]
-        instance=instance,  # type: ignore[arg-type]
+        method=method,
         preset=preset,  # type: ignore[arg-type]
         family=family,  # type: ignore[arg-type]
         world=world,
-        steps=steps,
+        steps=default_steps(method, preset, family),
     )
     return Command[kind], default
 

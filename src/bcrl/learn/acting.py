@@ -9,8 +9,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl import budget as budgets
 from bcrl.learn.losses import cost_weighting
-from bcrl.learn.method import Goal, Insight, Normaliser
 from bcrl.learn.networks import MLP, GaussianPolicy, apply_each
+from bcrl.learn.protocol import Goal, Insight, Normaliser
 
 
 class Memory(eqx.Module):
@@ -50,6 +50,15 @@ class BudgetedActor(eqx.Module):
     fallback_beta: float = eqx.field(static=True, default=0.0)
     cost_weights: tuple[float, ...] | None = eqx.field(static=True, default=None)
 
+    @property
+    def cost_discount(self) -> float:
+        return self.gamma_cost
+
+    @property
+    def longest(self) -> int | None:
+        """Episodic critics know the time up to the log's horizon alone."""
+        return self.horizon if self.criterion == "episodic" else None
+
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         zero = jnp.zeros_like(goal.threshold)
         slack = budgets.soft_slack_start(goal.budget, self.mean_start_value)
@@ -78,7 +87,7 @@ class BudgetedActor(eqx.Module):
         return action, memory, Insight(slack, ~allowed)
 
     def observe(self, memory: Memory, cost: Float[Array, " k"], reward: Float[Array, ""]) -> Memory:
-        del reward  # sequence policies will want it
+        del reward
         left = budgets.direct_next(memory.budget, cost, self.gamma_cost)
         soft = budgets.soft_slack_next(memory.slack, memory.charge, self.gamma_cost)
         return Memory(
@@ -109,10 +118,10 @@ class BudgetedActor(eqx.Module):
         return rules[goal.execution]
 
     def careful(self, memory: Memory, features: Float[Array, " f"]) -> Float[Array, " a"]:
-        """The fallback's action: its mean, or the mean of n draws that weigh exp(−β Σ ω_i Q_C,i).
+        """The fallback's action: its mean, or the exp(−β Σ ω_i Q_C,i)-weighted mean of n samples.
 
-        A log has hardly more than one action in each state, so that the weights the fallback was trained with
-        tell states apart before actions. Draws in one and the same state differ by their actions alone.
+        With about one logged action per state, the weights of the fallback's training rank states, not
+        actions. Samples in one state are ranked by their actions alone.
         """
         mean, log_std = self.fallback(features)
         if not self.fallback_draws:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.learn.method import Method, Part, Spec
+from bcrl.learn.protocol import Method, Part, Spec
 
 
 class Point(NamedTuple):
@@ -25,7 +25,12 @@ def seed_keys(seeds: Sequence[int]) -> jax.Array:
 
 def initial_state(method: Method, spec: Spec, seeds: Sequence[int]) -> Any:
     """One state per seed, stacked on axis 0."""
-    return jax.jit(jax.vmap(lambda key: method.init(jax.random.fold_in(key, 0), spec)))(seed_keys(seeds))
+    return _init(method, spec, seed_keys(seeds))
+
+
+@partial(jax.jit, static_argnames=("method", "spec"))
+def _init(method: Method, spec: Spec, keys: jax.Array) -> Any:
+    return jax.vmap(lambda key: method.init(jax.random.fold_in(key, 0), spec))(keys)
 
 
 def train(

@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from bcrl.learn.batch import Batch
+from bcrl.learn.networks import MLP, apply_each
+
 Regression = Literal["expectile", "gumbel", "sparse"]
 SparseWeight = Literal["above", "support"]
 
@@ -87,6 +90,19 @@ def sparse_advantage_weight(
     """max(A/2α, 0) as SparseQL's code has it, or max(1 + A/2α, 0) as its theory, at most `limit`."""
     t = advantage / (2.0 * jnp.asarray(temperature))
     return jnp.clip(t if form == "above" else 1.0 + t, 0.0, limit)
+
+
+def squared_error(values: Float[Array, "m b"], target: Float[Array, " b"]) -> Float[Array, ""]:
+    """Σ_j E[(Q_j − y)²] over the members of an ensemble."""
+    return jnp.sum(jnp.mean((values - target) ** 2, axis=1))
+
+
+def backup_errors(
+    critics: MLP, batch: Batch, target: Float[Array, " b"], target_c: Float[Array, " b"]
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """`squared_error` of the first half of an ensemble (reward), and of the second (cost), at (s, a)."""
+    q, q_c = jnp.split(apply_each(critics, batch.pairs)[..., 0], 2)
+    return squared_error(q, target), squared_error(q_c, target_c)
 
 
 def gaussian_log_density(

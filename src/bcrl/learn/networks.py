@@ -5,7 +5,7 @@ train loop stacks seeds the same way. Input is any batch of rows, `(..., feature
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeVar
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -14,8 +14,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 Activation = Literal["relu", "tanh", "mish"]
 LOG_STD_RANGE = (-20.0, 2.0)
-
-Networks = TypeVar("Networks")
 
 
 class MLP(eqx.Module):
@@ -74,11 +72,6 @@ def ensemble(sizes: Sequence[int], key: PRNGKeyArray, members: int = 2) -> MLP:
 def apply_each(critics: MLP, x: Float[Array, "*b i"]) -> Float[Array, "m *b o"]:
     """What every member of an ensemble says of the same rows."""
     return eqx.filter_vmap(lambda critic: critic(x))(critics)
-
-
-def follow(slow: Networks, fast: Networks, rate: float) -> Networks:
-    """θ_T ← (1 − α) θ_T + α θ, for target networks."""
-    return jax.tree.map(lambda s, f: s + rate * (f - s), slow, fast)
 
 
 class GaussianPolicy(eqx.Module):

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from bcrl.assess.results import Result
 from bcrl.data import Dataset
 from bcrl.data.summary import summarise
-from bcrl.learn.method import Method
+from bcrl.learn.protocol import Method
 from bcrl.policy import Policy
 from bcrl.report.words import count, listed, percent
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from bcrl.assess.statistics import Estimate, Summary
+from bcrl.learn.registry import METHODS
 from bcrl.report.curves import Curve
 
-TOLD = ("bcrl", "bcrl-td3bc", "cdt", "caps", "ccac")
-"""Methods whose policies hear of the threshold when they act."""
+TOLD = {name for name, record in METHODS.items() if record.threshold == "at run time"}
+"""Methods whose policies are told the threshold when they act."""
 
 
 def headline(lines: Sequence[Curve]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
-from bcrl.learn.method import Actor, Goal
+from bcrl.learn.protocol import Actor, Goal
 from bcrl.policy import Policy
 from bcrl.progress import progress
 from bcrl.ship.scenario import GOAL_METRES, Scenarios

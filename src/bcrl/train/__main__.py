@@ -9,8 +9,7 @@ import sys
 
 from bcrl.data import load_data
 from bcrl.errors import BCRLError
-from bcrl.learn.method import METHODS
-from bcrl.learn.presets import FAMILIES, PRESETS, make_method
+from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, make_method
 from bcrl.train.run import fit
 
 
@@ -36,7 +35,8 @@ def main() -> None:
     words = parser.parse_args()
     try:
         options = dict(_option(text) for text in words.set)
-        method, steps = make_method(words.method, words.preset, words.family, options)
+        method = make_method(words.method, preset=words.preset, family=words.family, **options)
+        steps = default_steps(words.method, words.preset, words.family)
         fit(
             load_data(words.data),
             method,

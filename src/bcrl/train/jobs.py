@@ -18,7 +18,8 @@ from typing import Any
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
-from bcrl.learn.method import Method, method_class
+from bcrl.learn.protocol import Method
+from bcrl.learn.registry import find_method
 from bcrl.train.run import fit
 
 FILE = "jobs.json"
@@ -57,7 +58,7 @@ class Job:
     def make(self) -> Method:
         """The method."""
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.options.items()}
-        return method_class(self.method)(**values)
+        return find_method(self.method).kind(**values)
 
 
 def digest(record: Any) -> str:

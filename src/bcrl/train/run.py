@@ -22,7 +22,7 @@ from bcrl.errors import BCRLError
 from bcrl.files import atomic_path, write_text
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import initial_state, train
-from bcrl.learn.method import Method, Normaliser, Spec
+from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.policy import Policy
 from bcrl.progress import progress
 from bcrl.tensors import read_header, read_tensors, tensors_sha256, write_tensors
@@ -343,15 +343,15 @@ def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser
 
 def _with_cost_critics(state: Any, donor: Policy, seeds: int) -> Any:
     actor: Any = donor.actor
-    stacked = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (seeds, *x.shape)), (actor.cost_value, actor.cost_critic)
+    # Copies: buffers are donated to the train step, so no two leaves may share one.
+    value, critic, target = jax.tree.map(
+        lambda x: jnp.repeat(x[None], seeds, axis=0), (actor.cost_value, actor.cost_critic, actor.cost_critic)
     )
-    cost = eqx.tree_at(
-        lambda c: (c.value, c.critic, c.target), state.networks["cost"], (stacked[0], stacked[1], stacked[1])
+    return eqx.tree_at(
+        lambda s: (s.networks["cost_value"], s.networks["cost_critic"], s.targets["cost_critic"]),
+        state,
+        (value, critic, target),
     )
-    # Buffers are donated to the train step, so no two leaves may share one.
-    cost = jax.tree.map(jnp.copy, cost)
-    return eqx.tree_at(lambda s: s.networks["cost"], state, cost)
 
 
 def _headline(metrics: dict[str, Any]) -> str:

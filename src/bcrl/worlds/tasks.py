@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from bcrl.errors import BCRLError
 
-# What `learn.presets` calls the hyperparameters of a family is also what a task says it belongs to.
+# What `learn.registry` calls the hyperparameters of a family is also what a task says it belongs to.
 # The value is the name of the Python environment that runs it (`bcrl worlds install NAME`).
 INSTALLS = {"bullet": "bullet", "safety-gym": "safety-gymnasium", "metadrive": "metadrive"}
 

@@ -8,7 +8,7 @@ from jaxtyping import PRNGKeyArray
 import bcrl
 from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.parts import VAE
-from bcrl.learn.method import Normaliser
+from bcrl.learn.protocol import Normaliser
 from bcrl.policy import Policy
 
 

@@ -12,8 +12,8 @@ from made_up import six_transitions
 
 from bcrl.learn.baselines.bc import BCAll, BCSafe, State
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.method import Normaliser, Spec
-from bcrl.learn.presets import make_method
+from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.registry import make_method
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)

@@ -18,7 +18,7 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import ccac
 from bcrl.learn.baselines.ccac import CCAC, Sample, State
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.train.run import fit
 

@@ -18,7 +18,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines import cdt_data
 from bcrl.learn.baselines.cdt import CDT, Batch, SequenceActor
 from bcrl.learn.baselines.parts import dropout
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.train.run import fit
 from bcrl.worlds.tasks import tasks
 

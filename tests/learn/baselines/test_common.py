@@ -19,7 +19,7 @@ from bcrl.learn.baselines.cpq import CPQ
 from bcrl.learn.baselines.fisor import FISOR
 from bcrl.learn.baselines.lspc import LSPC
 from bcrl.learn.baselines.parts import VAE
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 
 WITH_ROWS = [BCQLag, CAPS, CCAC, COptiDICE, CPQ, FISOR, LSPC]
 

@@ -14,7 +14,7 @@ from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.coptidice import COptiDICE, Sample, State, Values, divergence_of, weight_of
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.method import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
 from bcrl.train.run import fit
 

@@ -1,10 +1,8 @@
 """Behaviour cloning: on every episode (BC-All), or on those that kept a threshold (BC-Safe)."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,21 +11,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import Memory, PlainActor, blank_normaliser, check_threshold
-from bcrl.learn.checks import check_options
+from bcrl.learn.baselines.common import ForOneThreshold, Memory, PlainActor
+from bcrl.learn.batch import Rows
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
 from bcrl.learn.networks import GaussianPolicy
-
-
-class Arrays(eqx.Module):
-    features: Float[Array, "n d"]
-    actions: Float[Array, "n a"]
-
-
-class State(eqx.Module):
-    policy: GaussianPolicy
-    optimiser: Any
+from bcrl.learn.options import MethodOptions, option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Optimisers, TrainState, adam
 
 
 class ClonedActor(PlainActor):
@@ -41,53 +31,42 @@ class ClonedActor(PlainActor):
 
 
 @dataclass(frozen=True)
-class BCAll:
-    """Options of behaviour cloning on the whole log."""
+class BCAll(MethodOptions):
+    """Behaviour cloning on the whole log."""
 
     name: ClassVar[str] = "bc-all"
-    # As BCRL's policy there.
-    family_options: ClassVar[dict[str, dict[str, Any]]] = {
-        "metadrive": {"hidden": (256, 256), "dropout": 0.0}
-    }
 
-    hidden: tuple[int, ...] = (512, 512)
+    hidden: tuple[int, ...] = option((512, 512), least=1)
     """Hidden layers of the policy."""
-    batch_size: int = 512
+    batch_size: int = option(512, least=1)
     """Transitions per gradient step."""
-    learning_rate: float = 3e-4
+    learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size, decaying to 0 along a cosine."""
-    dropout: float = 0.1
+    dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout after the last hidden layer."""
 
-    def __post_init__(self) -> None:
-        check_options(self)
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("policy",),)
-
     def chosen(self, data: Dataset) -> Dataset:
+        """The episodes to clone."""
         return data
 
-    def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+    def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
         data = self.chosen(data)
-        features = normaliser(jnp.asarray(data.observations))
-        return Arrays(features, jnp.asarray(np.clip(data.actions, -1 + 1e-5, 1 - 1e-5)))
+        features = np.asarray(normaliser(jnp.asarray(data.observations)))
+        return Rows.of(features, np.clip(data.actions, -1 + 1e-5, 1 - 1e-5))
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         policy = GaussianPolicy(spec.observation_size, spec.action_size, self.hidden, self.dropout, key)
-        return State(policy, self._optimiser(spec).init(eqx.filter(policy, eqx.is_array)))
+        return TrainState.start({"policy": policy}, self.optimisers(spec))
 
-    def _optimiser(self, spec: Spec) -> optax.GradientTransformation:
-        return optax.adam(optax.cosine_decay_schedule(self.learning_rate, spec.steps))
+    def optimisers(self, spec: Spec) -> Optimisers:
+        return adam({"policy": optax.cosine_decay_schedule(self.learning_rate, spec.steps)})
 
-    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> tuple[Array, Array]:
-        index = jax.random.randint(key, (self.batch_size,), 0, len(arrays.features))
-        return arrays.features[index], arrays.actions[index]
+    def sample(self, arrays: Rows, key: PRNGKeyArray) -> list[Array]:
+        return arrays.sample(key, self.batch_size)
 
     def update(
-        self, state: State, batch: tuple[Array, Array], key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, batch: list[Array], key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """−E[log π(a|s)]."""
         del parts
         features, actions = batch
@@ -95,31 +74,19 @@ class BCAll:
         def loss(policy: GaussianPolicy) -> Array:
             return -jnp.mean(gaussian_log_density(*policy(features, key), actions))
 
-        value, gradients = jax.value_and_grad(loss)(state.policy)
-        step, optimiser = self._optimiser(spec).update(gradients, state.optimiser)
-        return State(optax.apply_updates(state.policy, step), optimiser), {"policy/loss": value}  # type: ignore[arg-type]
+        value, gradient = jax.value_and_grad(loss)(state.networks["policy"])
+        return state.step({"policy": gradient}, self.optimisers(spec)), {"policy/loss": value}
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ClonedActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> ClonedActor:
         del arrays, spec
-        return ClonedActor(normaliser, state.policy)
-
-    def blank_actor(self, spec: Spec) -> ClonedActor:
-        state = self.init(jax.random.key(0), spec)
-        return ClonedActor(blank_normaliser(spec), state.policy)
+        return ClonedActor(normaliser, state.networks["policy"])
 
 
 @dataclass(frozen=True)
-class BCSafe(BCAll):
-    """Options of behaviour cloning on the episodes whose cost kept a threshold."""
+class BCSafe(ForOneThreshold, BCAll):
+    """Behaviour cloning on the episodes whose cost is at most the threshold."""
 
     name: ClassVar[str] = "bc-safe"
-
-    threshold: float = math.nan
-    """Largest cost of an episode to learn from: one policy per threshold."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_threshold(self)
 
     def chosen(self, data: Dataset) -> Dataset:
         kept = np.all(data.episode_costs.reshape(data.episode_count, -1) <= self.threshold, axis=1)

@@ -16,22 +16,14 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import (
-    Batch,
-    ForOneThreshold,
-    Memory,
-    PlainActor,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    check_whole,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, ForOneThreshold, Memory, PlainActor
 from bcrl.learn.baselines.parts import VAE
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import MLP, apply_each, ensemble, follow
-from bcrl.learn.rows import Rows
+from bcrl.learn.batch import Batch, Rows
+from bcrl.learn.losses import backup_errors
+from bcrl.learn.networks import MLP, apply_each, ensemble
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 STARTS = 128  # initial states per step that judge the cost of an episode
 
@@ -54,112 +46,92 @@ class Multiplier(eqx.Module):
     error: Float[Array, ""]
 
 
-class State(eqx.Module):
-    networks: dict[Part, Any]  # "vae": VAE, "shift": ξ, "critics": 4 of reward, then 4 of cost
-    targets: dict[Part, Any]  # "shift", "critics"
-    moments: dict[Part, Any]
-    multiplier: Multiplier
-
-
 @dataclass(frozen=True)
-class BCQLag(ForOneThreshold):
-    """Options of BCQ-Lag."""
+class BCQLag(ForOneThreshold, Baseline):
+    """BCQ-Lag. The train state's `extra` is the `Multiplier`."""
 
     name: ClassVar[str] = "bcq-lag"
 
-    reward_scale: float = 0.1
+    reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = 1e-3
+    learning_rate: float = option(1e-3, above=0.0)
     """Adam's step size, for every network."""
-    vae_hidden: tuple[int, ...] = (400, 400)
+    vae_hidden: tuple[int, ...] = option((400, 400), least=1)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
-    vae_kl: float = 0.5
+    vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
-    latent_limit: float = 0.5
+    latent_limit: float = option(0.5, above=0.0)
     """Latents are drawn from N(0, 1) and clipped to ± this: smaller stays nearer the log's usual actions."""
-    reach: float = 0.05
+    reach: float = option(0.05, above=0.0, unit="action")
     """Largest shift of a drawn action by ξ."""
-    candidates: int = 10
+    candidates: int = option(10, least=1)
     """Actions drawn to choose from in a state, for the values in training."""
-    acting_candidates: int = 1
+    acting_candidates: int = option(1, least=1)
     """Actions drawn to choose from when acting. Several is BCQ's own rule; 1 takes what is drawn."""
-    caution: float = 0.75
+    caution: float = option(0.75, least=0.0, most=1.0)
     """Weight of the more careful of two critics in a backup; the other has the rest."""
-    gains: tuple[float, float, float] = (0.1, 0.003, 0.001)
+    gains: tuple[float, float, float] = option((0.1, 0.003, 0.001), least=0.0)
     """K_P, K_I, K_D of the controller of λ."""
-    multiplier_limit: float = 10.0
+    multiplier_limit: float = option(10.0, above=0.0)
     """Largest λ (and largest integral part); faithful has none."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "reward_scale", "vae_kl", "latent_limit", "reach", "multiplier_limit")
-        check_whole(self, "candidates", "acting_candidates")
-        if not 0 <= self.caution <= 1:
-            raise BCRLError(f"caution is {self.caution}, but must be a number from 0 to 1")
-        if not all(gain >= 0 for gain in self.gains):
-            raise BCRLError(f"gains is {self.gains}, but each must be a number from 0 up")
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("all",),)
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
         starts = self.seen_through(normaliser)(jnp.asarray(data.initial_observations))
-        return Arrays(self.rows(data, normaliser, self.reward_scale), Rows.of(np.asarray(starts)))
+        return Arrays(
+            self.rows(data, normaliser, reward_scale=self.reward_scale), Rows.of(np.asarray(starts))
+        )
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
         row_key, start_key = jax.random.split(key)
-        (starts,) = arrays.starts.draw(start_key, 0 if self.faithful else STARTS)
-        return Sample(self.draw(arrays.rows, row_key)[0], starts)
+        (starts,) = arrays.starts.sample(start_key, 0 if self.faithful else STARTS)
+        return Sample(arrays.rows.sample_batch(row_key, self.batch_size)[0], starts)
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         vae_key, shift_key, critic_key = jax.random.split(key, 3)
         s, a = spec.observation_size, spec.action_size
         networks = {
             "vae": VAE(s, a, 2 * a, self.vae_hidden, vae_key),
             "shift": MLP((s + a, *self.hidden, a), shift_key, activation="tanh"),
+            # Four of reward, then four of cost.
             "critics": ensemble((s + a, *self.hidden, 1), critic_key, members=8),
         }
-        targets = jax.tree.map(jnp.copy, {part: networks[part] for part in ("shift", "critics")})
         multiplier = Multiplier(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
-        return State(networks, targets, start_adam(networks, self.rates), multiplier)
+        return TrainState.start(networks, self.optimisers, ("shift", "critics"), multiplier)
 
     @property
-    def rates(self) -> dict[Part, float]:
-        return dict.fromkeys(("vae", "shift", "critics"), self.learning_rate)
+    def optimisers(self) -> Optimisers:
+        return adam(dict.fromkeys(("vae", "shift", "critics"), self.learning_rate))
 
     # ---- one step -------------------------------------------------------------------------------
 
     def update(
-        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step on every network, then one step of the controller's memory."""
         del parts
 
-        def loss(networks: dict[Part, Any]) -> tuple[Array, tuple[Multiplier, Metrics]]:
-            return self.losses(networks, state.targets, state.multiplier, sample, key, spec)
+        def loss(networks: Networks) -> tuple[Array, tuple[Multiplier, Metrics]]:
+            return self.losses(networks, state.targets, state.extra, sample, key, spec)
 
         gradients, (multiplier, metrics) = jax.grad(loss, has_aux=True)(state.networks)
-        networks, moments = adam_step(state.networks, gradients, state.moments, self.rates)
-        fast = {part: networks[part] for part in state.targets}
-        targets = follow(state.targets, fast, self.target_rate)
-        return State(networks, targets, moments, multiplier), metrics
+        state = state.step(gradients, self.optimisers).follow(self.target_rate)
+        return state.with_extra(multiplier), metrics
 
     def losses(
         self,
-        networks: dict[Part, Any],
-        targets: dict[Part, Any],
+        networks: Networks,
+        targets: Networks,
         multiplier: Multiplier,
         sample: Sample,
         key: PRNGKeyArray,
         spec: Spec,
     ) -> tuple[Array, tuple[Multiplier, Metrics]]:
         """The sum of all losses, each moving its own network alone; the next λ, and metrics."""
-        batch, limit = sample.batch, self.discounted_threshold(spec)
+        batch, limit = sample.batch, self.discounted_threshold(spec, self.gamma)
         vae_key, next_key, action_key = jax.random.split(key, 3)
-        vae_loss = self.vae_loss(networks["vae"], batch, vae_key)
+        vae_loss = networks["vae"].loss(batch.features, batch.action, vae_key, self.vae_kl)
 
         # What follows from s′ and, for the constraint, from initial states.
         frozen = {"vae": stop_gradient(networks["vae"]), **targets}
@@ -167,7 +139,7 @@ class BCQLag(ForOneThreshold):
         next_q, next_q_c = self.values(frozen, ahead, multiplier.value, next_key)
         count = len(batch.reward)
         goal, goal_c = self.goals(batch, next_q[:count], next_q_c[:count])
-        q_loss, q_c_loss = self.critic_losses(networks["critics"], batch, goal, goal_c)
+        q_loss, q_c_loss = backup_errors(networks["critics"], batch, goal, goal_c)
 
         frozen = {**stop_gradient(networks), "shift": networks["shift"]}
         action = self.propose(frozen, batch.features, action_key)
@@ -187,13 +159,8 @@ class BCQLag(ForOneThreshold):
         }
         return vae_loss + q_loss + q_c_loss + shift_loss, (multiplier, metrics)
 
-    def vae_loss(self, vae: VAE, batch: Batch, key: PRNGKeyArray) -> Array:
-        """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
-        squares, kl = vae.errors(batch.features, batch.action, key)
-        return jnp.mean(squares) + self.vae_kl * jnp.mean(kl)
-
     def values(
-        self, networks: dict[Part, Any], features: Float[Array, "b f"], price: Array, key: PRNGKeyArray
+        self, networks: Networks, features: Float[Array, "b f"], price: Array, key: PRNGKeyArray
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
         """Q and Q_C of the policy in a state, n candidates drawn.
 
@@ -208,15 +175,9 @@ class BCQLag(ForOneThreshold):
 
     def goals(self, batch: Batch, next_q: Array, next_q_c: Array) -> tuple[Array, Array]:
         """y = r + γ (1 − d) Q(s′), y_C = c + γ (1 − d) Q_C(s′); faithful never ends the backup of cost."""
-        goes_on = 1.0 if self.faithful else batch.goes_on
-        goal = batch.reward + self.gamma * batch.goes_on * next_q
-        return goal, batch.cost + self.gamma * goes_on * next_q_c
-
-    def critic_losses(self, critics: MLP, batch: Batch, goal: Array, goal_c: Array) -> tuple[Array, Array]:
-        """Σ_j E[(Q_j(s, a) − y)²] over the four critics of reward, and of cost."""
-        inputs = jnp.concatenate([batch.features, batch.action], axis=1)
-        q, q_c = jnp.split(apply_each(critics, inputs)[..., 0], 2)
-        return jnp.sum(jnp.mean((q - goal) ** 2, axis=1)), jnp.sum(jnp.mean((q_c - goal_c) ** 2, axis=1))
+        bootstrap = 1.0 if self.faithful else batch.bootstrap
+        goal = batch.reward + self.gamma * batch.bootstrap * next_q
+        return goal, batch.only_cost + self.gamma * bootstrap * next_q_c
 
     def shift_loss(self, q: Array, q_c: Array, price: Array, limit: Array) -> Array:
         """−E[Q(s, π(s))] + λ E[Q_C(s, π(s)) − d(κ)]."""
@@ -234,7 +195,7 @@ class BCQLag(ForOneThreshold):
     # ---- the policy -----------------------------------------------------------------------------
 
     def propose(
-        self, networks: dict[Part, Any], features: Float[Array, "*b f"], key: PRNGKeyArray
+        self, networks: Networks, features: Float[Array, "*b f"], key: PRNGKeyArray
     ) -> Float[Array, "*b a"]:
         """An action like those of the log, shifted: a₀ + Φ tanh ξ(s, a₀), clipped."""
         drawn = networks["vae"].draw(features, key, self.latent_limit)
@@ -242,7 +203,7 @@ class BCQLag(ForOneThreshold):
         return jnp.clip(drawn + self.reach * shift, -1.0, 1.0)
 
     def choices(
-        self, networks: dict[Part, Any], features: Float[Array, "b f"], key: PRNGKeyArray, count: int
+        self, networks: Networks, features: Float[Array, "b f"], key: PRNGKeyArray, count: int
     ) -> tuple[Float[Array, "b n f"], Float[Array, "b n a"]]:
         """n candidates for each state, beside the state."""
         shape = (len(features), count, features.shape[-1])
@@ -260,13 +221,10 @@ class BCQLag(ForOneThreshold):
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> "BCQActor":
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> "BCQActor":
         del arrays, spec
         networks = {"vae": state.networks["vae"], **state.targets}
-        return BCQActor(self.seen_through(normaliser), networks, state.multiplier.value[None], self)
-
-    def blank_actor(self, spec: Spec) -> "BCQActor":
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
+        return BCQActor(self.seen_through(normaliser), networks, state.extra.value[None], self)
 
 
 def careful(values: Float[Array, "4 *b"], caution: float) -> Float[Array, "*b"]:
@@ -278,7 +236,7 @@ def careful(values: Float[Array, "4 *b"], caution: float) -> Float[Array, "*b"]:
 class BCQActor(PlainActor):
     """Takes a candidate as it is drawn, or of several the best by Q − λ Q_C."""
 
-    networks: dict[Part, Any]
+    networks: Networks
     multiplier: Float[Array, "1"]  # λ at the end of training
     method: BCQLag = eqx.field(static=True)
 

@@ -15,22 +15,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.budget import finite_horizon_budget
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
 from bcrl.learn.baselines import in_sample
-from bcrl.learn.baselines.common import (
-    Baseline,
-    Batch,
-    Memory,
-    PlainActor,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, Memory, PlainActor
+from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.losses import advantage_weight, expectile_loss, gaussian_log_density
-from bcrl.learn.method import Insight, Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import LOG_STD_RANGE, MLP, follow
-from bcrl.learn.rows import Rows
+from bcrl.learn.networks import LOG_STD_RANGE, MLP
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Insight, Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 RELEASED_DECAY_STEPS = 1_000_000  # the released cosine, of which training sees a tenth or a fifth
 
@@ -49,11 +41,6 @@ class Heads(eqx.Module):
         """The mean action of every head."""
         mean = jnp.tanh(self.trunk(features))
         return mean.reshape(*features.shape[:-1], *self.log_std.shape)
-
-
-class State(eqx.Module):
-    networks: dict[str, Any]
-    moments: dict[str, Any]
 
 
 class SwitchingActor(PlainActor):
@@ -89,81 +76,63 @@ class SwitchingActor(PlainActor):
 
 @dataclass(frozen=True)
 class CAPS(Baseline):
-    """Options of CAPS."""
+    """CAPS, IQL instantiation."""
 
     name: ClassVar[str] = "caps"
-    family_options: ClassVar[dict[str, dict[str, Any]]] = {"metadrive": {"tau_r": 0.5, "tau_c": 0.5}}
 
     hidden: tuple[int, ...] = (512, 512)
     """Hidden layers of every network."""
-    heads: int = 2
+    heads: int = option(2, least=2)
     """Policies H to switch between, from the most reward to the least cost."""
-    tau_r: float = 0.7
+    tau_r: float = option(0.7, least=0.5, most=1.0)
     """Expectile of the reward value; larger is nearer the best action of the log."""
-    tau_c: float = 0.3
+    tau_c: float = option(0.3, above=0.0, most=0.5)
     """Expectile of the cost value; smaller is nearer the least cost (1 − τ where −cost is maximised)."""
-    beta: float = 3.0
+    beta: float = option(3.0, above=0.0, unit="1/scaled reward, 1/cost")
     """Inverse temperature of policy extraction: actions weigh exp(β · advantage)."""
-    weight_limit: float = 100.0
+    weight_limit: float = option(100.0, above=0.0)
     """Largest weight of an action by reward, and by cost."""
-    learning_rate: float = 3e-4
+    learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size; the policies' decays to 0 along a cosine."""
-    reward_scale: float = 0.1
+    reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "reward_scale")
-        if not isinstance(self.heads, int) or self.heads < 2:
-            raise BCRLError(f"heads is {self.heads}, but must be a whole number from 2 up")
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("all",),)
-
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
-        return self.rows(data, normaliser, self.reward_scale)
+        return self.rows(data, normaliser, reward_scale=self.reward_scale)
 
-    def sample(self, arrays: Rows, key: PRNGKeyArray) -> Batch:
-        return self.draw(arrays, key)[0]
-
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         critic_key, heads_key = jax.random.split(key)
         d, a = spec.observation_size, spec.action_size
         networks = in_sample.networks(d, a, self.hidden, critic_key)
         networks["heads"] = Heads(d, a, self.hidden, self.heads, heads_key)
-        return State(networks, start_adam(networks, self.rates(spec)))
+        return TrainState.start(networks, self.optimisers(spec), targets=("critics",))
 
-    def rates(self, spec: Spec) -> dict[str, Any]:
+    def optimisers(self, spec: Spec) -> Optimisers:
         steps = RELEASED_DECAY_STEPS if self.faithful else spec.steps
         decaying = optax.cosine_decay_schedule(self.learning_rate, steps)
-        return {"values": self.learning_rate, "critics": self.learning_rate, "heads": decaying}
+        return adam({"values": self.learning_rate, "critics": self.learning_rate, "heads": decaying})
 
     def update(
-        self, state: State, batch: Batch, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, batch: Batch, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step of values, critics and heads at once."""
         del key, parts
-        rates = self.rates(spec)
-        trained = {name: state.networks[name] for name in rates}
-        gradients, metrics = jax.grad(self.losses, has_aux=True)(trained, state.networks["targets"], batch)
-        networks, moments = adam_step(state.networks, gradients, state.moments, rates)
-        networks["targets"] = follow(networks["targets"], networks["critics"], self.target_rate)
-        return State(networks, moments), metrics
+        gradients, metrics = jax.grad(self.losses, has_aux=True)(state.networks, state.targets, batch)
+        return state.step(gradients, self.optimisers(spec)).follow(self.target_rate), metrics
 
-    def losses(self, trained: dict[str, Any], targets: MLP, batch: Batch) -> tuple[Array, Metrics]:
+    def losses(self, trained: Networks, targets: Networks, batch: Batch) -> tuple[Array, Metrics]:
         """Their sum: no loss reaches the networks of another."""
-        found = in_sample.estimate(trained["values"], trained["critics"], targets, batch)
+        found = in_sample.estimate(trained, targets, batch)
         advantage = found.critic - found.value
         saved = found.cost_value - found.cost_critic
         metrics = {
             "reward/value_loss": expectile_loss(advantage, self.tau_r),
             "reward/critic_loss": in_sample.backup_loss(
-                found.critics, batch.reward, batch.goes_on, found.next_value, self.gamma
+                found.critics, batch.reward, batch.bootstrap, found.next_value, self.gamma
             ),
             "cost/value_loss": expectile_loss(-saved, self.tau_c),
             "cost/critic_loss": in_sample.backup_loss(
-                found.cost_critics, batch.cost, batch.goes_on, found.next_cost_value, self.gamma
+                found.cost_critics, batch.only_cost, batch.bootstrap, found.next_cost_value, self.gamma
             ),
             "policy/loss": self.heads_loss(
                 trained["heads"], batch, *map(jax.lax.stop_gradient, (advantage, saved))
@@ -185,13 +154,10 @@ class CAPS(Baseline):
         likely = gaussian_log_density(heads(batch.features), log_std, batch.action[:, None, :])
         return -jnp.mean(weights * likely)
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> SwitchingActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> SwitchingActor:
         del arrays, spec
         seen = self.seen_through(normaliser)
         return SwitchingActor(seen, state.networks["heads"], state.networks["critics"], self.gamma)
-
-    def blank_actor(self, spec: Spec) -> SwitchingActor:
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
 
 
 def head_weights(

@@ -18,20 +18,14 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bcrl.budget import encode, finite_horizon_budget
 from bcrl.data import Dataset
-from bcrl.learn.baselines.common import (
-    Baseline,
-    Batch,
-    Memory,
-    PlainActor,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, Memory, PlainActor
 from bcrl.learn.baselines.parts import LATENT_LOG_STD_RANGE, SquashedGaussian, latent_kl
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import MLP, apply_each, ensemble, follow
-from bcrl.learn.rows import Rows
+from bcrl.learn.batch import Batch, Rows
+from bcrl.learn.losses import squared_error
+from bcrl.learn.networks import MLP, apply_each, ensemble
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 CRITICS = 4  # of reward, and as many of cost
 OUTPUT_RANGE = (-20.0, 5.0)  # of the multipliers' logarithm
@@ -89,11 +83,6 @@ class Generator(eqx.Module):
         return clip_straight_through(out, sample.low, sample.high)
 
 
-class State(eqx.Module):
-    networks: dict[str, Any]
-    moments: dict[str, Any]
-
-
 class ToldActor(PlainActor):
     """The mode of π(·|s, κ − C): the actor is told what is left of the threshold."""
 
@@ -108,43 +97,38 @@ class ToldActor(PlainActor):
 
 @dataclass(frozen=True)
 class CCAC(Baseline):
-    """Options of CCAC. Generator, classifier and multipliers are twice as wide as `hidden`."""
+    """CCAC. Generator, classifier and multipliers are twice as wide as `hidden`."""
 
     name: ClassVar[str] = "ccac"
 
-    reward_scale: float = 0.1
+    reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = 1e-3
+    learning_rate: float = option(1e-3, above=0.0)
     """Adam's step size for critics, generator and classifier."""
-    actor_rate: float = 1e-4
+    actor_rate: float = option(1e-4, above=0.0)
     """Adam's step size for the actor."""
-    multiplier_rate: float = 1e-4
+    multiplier_rate: float = option(1e-4, above=0.0)
     """Adam's step size for the multipliers; if they move faster than the actor, the two chase each other."""
-    latent: int = 64
+    latent: int = option(64, least=1)
     """Size of the generator's latent."""
-    vae_kl: float = 0.5
+    vae_kl: float = option(0.5, above=0.0)
     """Weight of the generator's KL term beside its mean squared error."""
-    multiplier_decay: float = 0.01
+    multiplier_decay: float = option(0.01, above=0.0)
     """Weight of the squared parameters in the multipliers' loss."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "reward_scale", "actor_rate", "multiplier_rate")
-        check_positive(self, "latent", "vae_kl", "multiplier_decay")
 
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
         """The generator and its classifier alone, then everything."""
         return (("generator",), ("generator", "agent"))
 
-    def rates(self, parts: tuple[Part, ...]) -> dict[str, float]:
-        """Which networks the parts train, and how fast."""
+    def optimisers(self, parts: tuple[Part, ...]) -> Optimisers:
+        """Those of the networks that the parts train."""
         rates: dict[str, float] = {"generator": self.learning_rate, "classifier": self.learning_rate}
         if "agent" in parts:
             rates["critics"] = self.learning_rate
             rates["actor"] = self.actor_rate
             rates["multipliers"] = self.multiplier_rate
-        return rates
+        return adam(rates)
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
@@ -153,55 +137,52 @@ class CCAC(Baseline):
         spread = finite_horizon_budget(left, 0.0, data.horizon - data.steps, self.gamma)
         limit = left if self.faithful else np.asarray(spread)
         after = left - data.costs_2d[:, 0]
-        rows = self.rows(data, normaliser, self.reward_scale, left, after, limit)
+        rows = self.rows(data, normaliser, left, after, limit, reward_scale=self.reward_scale)
         pairs = rows.table[:, : data.observation_size + data.action_size]
         return Arrays(rows, pairs.min(axis=0), pairs.max(axis=0))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
-        batch, (left, next_left, limit) = self.draw(arrays.rows, key)
+        batch, (left, next_left, limit) = arrays.rows.sample_batch(key, self.batch_size)
         shown, next_shown = show(left, self.faithful), show(next_left, self.faithful)
         return Sample(batch, left[:, 0], shown, next_shown, limit[:, 0], arrays.low, arrays.high)
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         keys = jax.random.split(key, 5)
         state_size, a = spec.observation_size + 1, spec.action_size
         wide = tuple(2 * units for units in self.hidden)
-        critics = ensemble((state_size + a, *self.hidden, 1), keys[2], members=2 * CRITICS)
         networks = {
             "generator": Generator(spec.observation_size + a, self.latent, wide, keys[0]),
             "classifier": MLP((state_size + a, *wide, 1), keys[1]),
-            "critics": critics,
+            "critics": ensemble((state_size + a, *self.hidden, 1), keys[2], members=2 * CRITICS),
             "actor": SquashedGaussian(state_size, a, self.hidden, keys[3]),
             "multipliers": ensemble((1, *wide, 1), keys[4]),  # of made-up pairs, of the policy
-            "targets": jax.tree.map(jnp.copy, critics),
         }
-        return State(networks, start_adam(networks, self.rates(self.schedule[-1])))
+        return TrainState.start(networks, self.optimisers(self.schedule[-1]), targets=("critics",))
 
     # ---- one step -------------------------------------------------------------------------------
 
     def update(
-        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step on every network of `parts` at once."""
         del spec
-        rates = self.rates(parts)
-        trained = {name: state.networks[name] for name in rates}
+        optimisers = dict(self.optimisers(parts))
+        trained = {name: state.networks[name] for name in optimisers}
         gradients, metrics = jax.grad(self.losses, has_aux=True)(
-            trained, state.networks["targets"], sample, key, parts
+            trained, state.targets["critics"], sample, key, parts
         )
         if "agent" not in parts:
-            return State(*adam_step(state.networks, gradients, state.moments, rates)), metrics
+            return state.step(gradients, optimisers), metrics
         price_gradients = gradients.pop("multipliers")
-        price_rate = {"multipliers": rates.pop("multipliers")}
-        networks, moments = adam_step(state.networks, gradients, state.moments, rates)
+        price_optimiser = {"multipliers": optimisers.pop("multipliers")}
+        state = state.step(gradients, optimisers)
         for gradient in one_after_another(price_gradients) if self.faithful else [price_gradients]:
-            networks, moments = adam_step(networks, {"multipliers": gradient}, moments, price_rate)
-        networks["targets"] = follow(networks["targets"], networks["critics"], self.target_rate)
-        return State(networks, moments), metrics
+            state = state.step({"multipliers": gradient}, price_optimiser)
+        return state.follow(self.target_rate), metrics
 
     def losses(
         self,
-        trained: dict[str, Any],
+        trained: Networks,
         targets: MLP,
         sample: Sample,
         key: PRNGKeyArray,
@@ -222,7 +203,7 @@ class CCAC(Baseline):
 
     def agent_losses(
         self,
-        trained: dict[str, Any],
+        trained: Networks,
         targets: MLP,
         sample: Sample,
         pairs: Float[Array, "b x"],
@@ -248,8 +229,10 @@ class CCAC(Baseline):
         over, made_over = spent - sample.limit, made_cost - sample.limit
 
         made_price, price = self.prices(trained["multipliers"], shown)
-        critic_loss = squared_error(q, goal)
-        cost_loss = squared_error(q_c, goal_c) - mean_over(stop_gradient(made_price) * made_over, kept)
+        critic_loss = squared_error(q, stop_gradient(goal))
+        cost_loss = squared_error(q_c, stop_gradient(goal_c)) - mean_over(
+            stop_gradient(made_price) * made_over, kept
+        )
         actor_loss = jnp.mean(-worth + stop_gradient(price) * over)
         if not self.faithful:
             actor_loss += size_loss(mean[:count], log_std[:count])
@@ -307,8 +290,8 @@ class CCAC(Baseline):
     def goals(self, targets: MLP, batch: Batch, next_rows: Float[Array, "b x+1"]) -> tuple[Array, Array]:
         """r + γ min Q(s′, κ′, a′) and c + γ min Q_C(s′, κ′, a′), a′ ~ π."""
         q, q_c = (x.min(axis=0) for x in self.judge(targets, next_rows))
-        ahead = self.gamma * batch.goes_on
-        return batch.reward + ahead * q, batch.cost + ahead * q_c
+        ahead = self.gamma * batch.bootstrap
+        return batch.reward + ahead * q, batch.only_cost + ahead * q_c
 
     def prices(self, multipliers: MLP, shown: Float[Array, "b 1"]) -> Float[Array, "2 b"]:
         """λ(κ) = exp(clip(net(κ))): λ₁ for made-up pairs, λ₂ for the policy."""
@@ -328,12 +311,9 @@ class CCAC(Baseline):
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ToldActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> ToldActor:
         del arrays, spec
         return ToldActor(self.seen_through(normaliser), state.networks["actor"], self.faithful)
-
-    def blank_actor(self, spec: Spec) -> ToldActor:
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
 
 
 def cost_to_go(data: Dataset) -> np.ndarray:
@@ -355,11 +335,6 @@ def join(*columns: Float[Array, "b _"]) -> Float[Array, "b _"]:
 def clip_straight_through(x: Array, low: Any, high: Any) -> Array:
     """The value is clipped, the gradient is not."""
     return x + stop_gradient(jnp.clip(x, low, high) - x)
-
-
-def squared_error(values: Float[Array, "m b"], goal: Float[Array, " b"]) -> Array:
-    """Σ_j E[(Q_j − y)²]."""
-    return jnp.sum(jnp.mean((values - stop_gradient(goal)) ** 2, axis=1))
 
 
 def size_loss(mean: Float[Array, "b a"], log_std: Float[Array, "b a"]) -> Array:

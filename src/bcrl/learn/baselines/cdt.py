@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -14,17 +14,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import cdt_data
-from bcrl.learn.baselines.common import (
-    TwoVariants,
-    blank_normaliser,
-    check_one_cost,
-    check_positive,
-    check_whole,
-)
+from bcrl.learn.baselines.common import TwoVariants, UnbudgetedActor, check_one_cost
 from bcrl.learn.baselines.transformer import SequencePolicy
+from bcrl.learn.batch import Rows
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.method import Goal, Insight, Metrics, Normaliser, Part, Spec
-from bcrl.learn.rows import Rows
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Goal, Insight, Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState
 
 
 class Arrays(eqx.Module):
@@ -39,7 +35,7 @@ class Arrays(eqx.Module):
     target: Float[Array, "f 2"]  # see `cdt_data.target_returns`
 
 
-class Batch(eqx.Module):
+class Windows(eqx.Module):
     """Windows of k steps; where an episode is over, rows repeat and `valid` is 0."""
 
     goals: Float[Array, "b k 2"]
@@ -48,13 +44,6 @@ class Batch(eqx.Module):
     costs: Float[Array, "b k"]  # 1 where the step costs something
     time: Int[Array, "b k"]
     valid: Float[Array, "b k"]
-
-
-class State(eqx.Module):
-    policy: SequencePolicy
-    log_eta: Float[Array, ""]
-    optimiser: Any
-    eta_optimiser: Any
 
 
 class Memory(eqx.Module):
@@ -69,7 +58,7 @@ class Memory(eqx.Module):
     actions: Float[Array, "c a"]
 
 
-class SequenceActor(eqx.Module):
+class SequenceActor(UnbudgetedActor):
     """Asks the policy for the action that a good enough and cheap enough episode would take now."""
 
     normaliser: Normaliser
@@ -123,33 +112,33 @@ class SequenceActor(eqx.Module):
 
 @dataclass(frozen=True)
 class CDT(TwoVariants):
-    """Options of CDT."""
+    """CDT."""
 
     name: ClassVar[str] = "cdt"
 
-    context: int = 10
+    context: int = option(10, least=1)
     """Steps that the policy looks back on, this one included."""
-    width: int = 128
+    width: int = option(128, least=1)
     """Units of a token."""
-    layers: int = 3
+    layers: int = option(3, least=1)
     """Blocks of the transformer."""
-    heads: int = 8
+    heads: int = option(8, least=1)
     """Attention heads of a block; they share the width."""
-    dropout: float = 0.1
+    dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout of embedding, attention and both halves of a block, in 256ths."""
-    batch_size: int = 2048
+    batch_size: int = option(2048, least=1)
     """Sequences per gradient step."""
-    learning_rate: float = 1e-4
+    learning_rate: float = option(1e-4, above=0.0)
     """AdamW's step size, after a linear rise over the first steps."""
-    warmup: int = 500
+    warmup: int = option(500, least=1)
     """Steps of that rise."""
-    weight_decay: float = 1e-4
+    weight_decay: float = option(1e-4, least=0.0)
     """AdamW's weight decay."""
-    clip_norm: float = 0.25
+    clip_norm: float = option(0.25, above=0.0)
     """Largest gradient norm."""
-    cost_weight: float = 0.02
+    cost_weight: float = option(0.02, least=0.0)
     """Weight of foreseeing whether a step costs something."""
-    initial_eta: float = 0.1
+    initial_eta: float = option(0.1, above=0.0)
     """Weight η of the entropy at the start of training."""
     half: bool = True
     """On a GPU, pass activations on as bfloat16 in training: half as fast again."""
@@ -157,26 +146,17 @@ class CDT(TwoVariants):
     """Return to ask for, at every threshold; by default the best of the log's episodes that cost no more."""
     task: str = ""
     """A task whose published target returns and relabelling to use, such as CarRun; else the log's own."""
-    relabel: float = 0.2
+    relabel: float = option(0.2, least=0.0)
     """Relabelled episodes, as a share of those that thinning the log leaves."""
-    relabel_seed: int = 0
+    relabel_seed: int = option(0, least=0)
     """Seed of the relabelling: the same for every training seed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_whole(self, "context", "width", "layers", "heads", "warmup")
-        check_positive(self, "initial_eta")
-        for name in ("weight_decay", "cost_weight", "relabel", "relabel_seed"):
-            if not getattr(self, name) >= 0:
-                raise BCRLError(f"{name} is {getattr(self, name)}, but must be 0 or more")
         if self.width % self.heads:
             raise BCRLError(f"heads is {self.heads}, but must divide the width {self.width}")
         if self.task:
             cdt_data.published(self.task)
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("policy",),)
 
     # ---- protocol: data -------------------------------------------------------------------------
 
@@ -208,7 +188,7 @@ class CDT(TwoVariants):
             return Normaliser(jnp.asarray([0.0, 50.0]), jnp.asarray([10.0, -1.0]))
         return Normaliser.of(to_go)
 
-    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Batch:
+    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Windows:
         """Episodes by their odds, windows from a step at random on."""
         which, where = jax.random.uniform(key, (2, self.batch_size))
         episode = jnp.searchsorted(arrays.odds, which * arrays.odds[-1], side="right", method="compare_all")
@@ -219,12 +199,12 @@ class CDT(TwoVariants):
         index = arrays.first[episode, None] + jnp.minimum(time, length - 1)
         features, action, to_go, costs = arrays.rows.take(index)
         goals = arrays.goals(to_go + arrays.more[episode, None])
-        return Batch(goals, features, action, costs[..., 0], time, (time < length).astype(jnp.float32))
+        return Windows(goals, features, action, costs[..., 0], time, (time < length).astype(jnp.float32))
 
     # ---- protocol: networks ---------------------------------------------------------------------
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
-        policy: Any = SequencePolicy(
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
+        policy = SequencePolicy(
             spec.observation_size,
             spec.action_size,
             spec.horizon + self.context,
@@ -235,38 +215,31 @@ class CDT(TwoVariants):
             key=key,
         )
         log_eta = jnp.zeros(()) + math.log(self.initial_eta)
-        return State(policy, log_eta, self.optimiser.init(policy), self.eta_optimiser.init(log_eta))
+        return TrainState.start({"policy": policy, "log_eta": log_eta}, self.optimisers)
 
     @property
-    def optimiser(self) -> optax.GradientTransformation:
+    def optimisers(self) -> Optimisers:
         rate = optax.linear_schedule(self.learning_rate / self.warmup, self.learning_rate, self.warmup - 1)
-        return optax.chain(
+        policy = optax.chain(
             optax.clip_by_global_norm(self.clip_norm), optax.adamw(rate, weight_decay=self.weight_decay)
         )
-
-    @property
-    def eta_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(1e-4)
+        return {"policy": policy, "log_eta": optax.adam(1e-4)}
 
     # ---- one step -------------------------------------------------------------------------------
 
     def update(
-        self, state: State, batch: Batch, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, batch: Windows, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step of the policy and one of η."""
         del parts
-        before: Any = (state.policy, state.log_eta)
-        gradients, metrics = jax.grad(self.losses, has_aux=True)(before, batch, key, spec)
-        step, optimiser = self.optimiser.update(gradients[0], state.optimiser, before[0])
-        eta_step, eta_optimiser = self.eta_optimiser.update(gradients[1], state.eta_optimiser)
-        after: Any = optax.apply_updates(before, (step, eta_step))
-        return State(after[0], after[1], optimiser, eta_optimiser), metrics
+        gradients, metrics = jax.grad(self.losses, has_aux=True)(state.networks, batch, key, spec)
+        return state.step(gradients, self.optimisers), metrics
 
     def losses(
-        self, trained: tuple[SequencePolicy, Array], batch: Batch, key: PRNGKeyArray | None, spec: Spec
+        self, trained: Networks, batch: Windows, key: PRNGKeyArray | None, spec: Spec
     ) -> tuple[Array, Metrics]:
         """−(E[log π] + η E[H]) + w CE for the policy, and η's own; neither reaches the other."""
-        policy, log_eta = trained
+        policy, log_eta = trained["policy"], trained["log_eta"]
         half = self.half and jax.default_backend() == "gpu"
         mean, log_std, logits = policy(batch.goals, batch.features, batch.action, batch.time, key, half)
         likely, entropy = self.likelihood(mean, log_std, batch)
@@ -282,7 +255,7 @@ class CDT(TwoVariants):
         }
         return loss + self.eta_loss(log_eta, entropy, spec), metrics
 
-    def likelihood(self, mean: Array, log_std: Array, batch: Batch) -> tuple[Array, Array]:
+    def likelihood(self, mean: Array, log_std: Array, batch: Windows) -> tuple[Array, Array]:
         """E[log π(a)] and E[H(π)], both per dimension of the action."""
         size = mean.shape[-1]
         likely = gaussian_log_density(mean, log_std, batch.action) / size
@@ -290,7 +263,7 @@ class CDT(TwoVariants):
         count = jnp.sum(batch.valid)
         return jnp.sum(batch.valid * likely) / count, jnp.sum(batch.valid * entropy) / count
 
-    def cost_loss(self, logits: Array, batch: Batch) -> Array:
+    def cost_loss(self, logits: Array, batch: Windows) -> Array:
         """Cross-entropy of "this step costs something"; as released, averaged over padding too."""
         likely = jax.nn.log_softmax(logits)
         likely = jnp.where(batch.costs > 0, likely[..., 1], likely[..., 0])
@@ -307,13 +280,12 @@ class CDT(TwoVariants):
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
-    def actor(self, state: State, arrays: Arrays, normaliser: Normaliser, spec: Spec) -> SequenceActor:
+    def actor(
+        self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
+    ) -> SequenceActor:
         del spec
-        seen = self.seen_through(normaliser)
-        return SequenceActor(seen, arrays.goals, arrays.target, state.policy, self.context, not self.faithful)
-
-    def blank_actor(self, spec: Spec) -> SequenceActor:
-        policy = self.init(jax.random.key(0), spec).policy
-        goals = Normaliser(jnp.zeros(2), jnp.ones(2))
-        target = jnp.zeros((cdt_data.FRONTIER_SIZE, 2))
-        return SequenceActor(blank_normaliser(spec), goals, target, policy, self.context, not self.faithful)
+        goals, target = Normaliser.identity(2), jnp.zeros((cdt_data.FRONTIER_SIZE, 2))
+        if arrays is not None:
+            goals, target = arrays.goals, arrays.target
+        policy, seen = state.networks["policy"], self.seen_through(normaliser)
+        return SequenceActor(seen, goals, target, policy, self.context, not self.faithful)

@@ -16,19 +16,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import (
-    Batch,
-    ForOneThreshold,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, ForOneThreshold
 from bcrl.learn.baselines.parts import ModeActor, SquashedGaussian
+from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
 from bcrl.learn.networks import MLP, apply_each, ensemble
-from bcrl.learn.rows import Rows
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 
 class Arrays(eqx.Module):
@@ -45,11 +40,6 @@ class Sample(eqx.Module):
     noisy_action: Float[Array, "b a"]
 
 
-class State(eqx.Module):
-    networks: dict[Part, Any]  # "values": ν, then χ; "actor": SquashedGaussian; "multipliers": raw λ, τ
-    moments: dict[Part, Any]
-
-
 class Values(eqx.Module):
     """One of ν and χ where it is needed."""
 
@@ -59,44 +49,37 @@ class Values(eqx.Module):
 
 
 @dataclass(frozen=True)
-class COptiDICE(ForOneThreshold):
-    """Options of COptiDICE."""
+class COptiDICE(ForOneThreshold, Baseline):
+    """COptiDICE."""
 
     name: ClassVar[str] = "coptidice"
 
-    reward_scale: float = 0.1
+    reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = 1e-4
+    learning_rate: float = option(1e-4, above=0.0)
     """Adam's step size, for networks and multipliers."""
-    alpha: float = 0.5
+    alpha: float = option(0.5, above=0.0)
     """Weight α of the divergence between the new distribution and the log's."""
-    doubt: float = 0.01
+    doubt: float = option(0.01, above=0.0)
     """Divergence ε within which the cost is taken at its worst, for want of data."""
-    noise: float = 0.1
+    noise: float = option(0.1, least=0.0)
     """Noise on the inputs and actions that are cloned, in standard deviations."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "reward_scale", "alpha", "doubt")
         if self.gamma == 1.0:
             raise BCRLError("gamma is 1, but coptidice weighs initial states by 1 − gamma: give less")
-        if not self.noise >= 0:
-            raise BCRLError(f"noise is {self.noise}, but must be a number from 0 up")
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("all",),)
 
     def cost_limit(self, spec: Spec) -> Array:
         """(1 − γ) d(κ), for weights sum costs as (1 − γ) Σ γᵗ c_t. Faithful's d(κ) almost never binds."""
-        limit = self.discounted_threshold(spec)
+        limit = self.discounted_threshold(spec, self.gamma)
         return limit if self.faithful else (1.0 - self.gamma) * limit
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
         first = (data.steps == 0).astype(np.float32)
-        rows = self.rows(data, normaliser, self.reward_scale, first / first.mean())
+        rows = self.rows(data, normaliser, first / first.mean(), reward_scale=self.reward_scale)
         seen = self.seen_through(normaliser)
         starts = np.asarray(seen(jnp.asarray(data.initial_observations)))
         spread = (data.observations.std(0) / np.asarray(seen.std), data.actions.std(0))
@@ -105,11 +88,11 @@ class COptiDICE(ForOneThreshold):
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
         """Fixed draws initial states apart; faithful weighs up the few that the batch happens to hold."""
         row_key, start_key, *noise_keys = jax.random.split(key, 4)
-        batch, (first,) = self.draw(arrays.rows, row_key)
+        batch, (first,) = arrays.rows.sample_batch(row_key, self.batch_size)
         if self.faithful:
             starts, start_weight = batch.features, first[:, 0]
         else:
-            (starts,) = arrays.starts.draw(start_key, self.batch_size)
+            (starts,) = arrays.starts.sample(start_key, self.batch_size)
             start_weight = jnp.ones(self.batch_size)
         noisy = [
             x + self.noise * spread * jax.random.normal(k, x.shape)
@@ -117,32 +100,32 @@ class COptiDICE(ForOneThreshold):
         ]
         return Sample(batch, starts, start_weight, *noisy)
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         value_key, actor_key = jax.random.split(key)
         s, a = spec.observation_size, spec.action_size
         networks = {
-            # Faithful takes the smaller of two networks for each value, which nothing in the paper asks for.
+            # ν, then χ. Faithful takes the smaller of two networks for each; the paper does not ask for it.
             "values": ensemble((s, *self.hidden, 1), value_key, members=4 if self.faithful else 2),
             "actor": SquashedGaussian(s, a, self.hidden, actor_key),
-            "multipliers": jnp.ones(2),
+            "multipliers": jnp.ones(2),  # λ and τ before the softplus
         }
-        return State(networks, start_adam(networks, self.rates))
+        return TrainState.start(networks, self.optimisers)
 
     @property
-    def rates(self) -> dict[Part, float]:
-        return dict.fromkeys(("values", "actor", "multipliers"), self.learning_rate)
+    def optimisers(self) -> Optimisers:
+        return adam(dict.fromkeys(("values", "actor", "multipliers"), self.learning_rate))
 
     # ---- one step -------------------------------------------------------------------------------
 
     def update(
-        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step on values, multipliers and policy."""
         del key, parts
         gradients, metrics = jax.grad(self.losses, has_aux=True)(state.networks, sample, spec)
-        return State(*adam_step(state.networks, gradients, state.moments, self.rates)), metrics
+        return state.step(gradients, self.optimisers), metrics
 
-    def losses(self, networks: dict[Part, Any], sample: Sample, spec: Spec) -> tuple[Array, Metrics]:
+    def losses(self, networks: Networks, sample: Sample, spec: Spec) -> tuple[Array, Metrics]:
         """The sum of all losses, each moving its own network alone."""
         batch = sample.batch
         price, temperature = jax.nn.softplus(networks["multipliers"])
@@ -179,7 +162,7 @@ class COptiDICE(ForOneThreshold):
 
     def advantage(self, nu: Values, batch: Batch, price: Array) -> Float[Array, " b"]:
         """e = r − λ c + γ (1 − d) ν(s′) − ν(s)."""
-        return batch.reward - price * batch.cost + self.gamma * batch.goes_on * nu.ahead - nu.here
+        return batch.reward - price * batch.only_cost + self.gamma * batch.bootstrap * nu.ahead - nu.here
 
     def nu_loss(self, nu: Values, e: Array, w: Array, sample: Sample) -> Array:
         """(1 − γ) E[ν(s₀)] + E[w e − α f(w)]."""
@@ -194,11 +177,11 @@ class COptiDICE(ForOneThreshold):
         l = (1 − γ) χ(s₀) + w (c + γ (1 − d) χ(s′) − χ(s)).
         """
         batch = sample.batch
-        ahead = batch.cost + self.gamma * batch.goes_on * chi.ahead - chi.here
+        ahead = batch.only_cost + self.gamma * batch.bootstrap * chi.ahead - chi.here
         l = (1.0 - self.gamma) * sample.start_weight * chi.start + w * ahead  # noqa: E741
         log_v = jax.nn.log_softmax(l / temperature) + jnp.log(len(l))
         v = jnp.exp(log_v)
-        return jnp.mean(v * l), jnp.mean(v * w * batch.cost), jnp.mean(v * log_v - v + 1.0)
+        return jnp.mean(v * l), jnp.mean(v * w * batch.only_cost), jnp.mean(v * log_v - v + 1.0)
 
     def actor_loss(self, actor: SquashedGaussian, w: Array, sample: Sample) -> Array:
         """−E[w log N(a; tanh μ(s), σ(s))]. Faithful fits μ itself, though tanh μ is what acts."""
@@ -208,12 +191,9 @@ class COptiDICE(ForOneThreshold):
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ModeActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> ModeActor:
         del arrays, spec
         return ModeActor(self.seen_through(normaliser), state.networks["actor"])
-
-    def blank_actor(self, spec: Spec) -> ModeActor:
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
 
 
 def divergence_of(w: Float[Array, "*b"]) -> Float[Array, "*b"]:

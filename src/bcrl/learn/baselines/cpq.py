@@ -15,21 +15,14 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import (
-    Batch,
-    ForOneThreshold,
-    Variant,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    check_whole,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, ForOneThreshold, Variant
 from bcrl.learn.baselines.parts import VAE, ModeActor, SquashedGaussian, latent_kl
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import MLP, apply_each, ensemble, follow
-from bcrl.learn.rows import Rows
+from bcrl.learn.batch import Batch, Rows
+from bcrl.learn.losses import backup_errors
+from bcrl.learn.networks import MLP, apply_each, ensemble
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 LOG_ALPHA_RANGE = (-5.0, 5.0)
 
@@ -44,50 +37,32 @@ class Sample(eqx.Module):
     worst: Float[Array, ""]  # a low return of the log: the value of what is not allowed
 
 
-class State(eqx.Module):
-    networks: dict[Part, Any]  # "actor": SquashedGaussian, "critics": 2 of reward, then 2 of cost, "vae": VAE
-    targets: MLP  # of the critics
-    moments: dict[Part, Any]
-    log_alpha: Float[Array, ""]
-
-
 @dataclass(frozen=True)
-class CPQ(ForOneThreshold):
-    """Options of CPQ."""
+class CPQ(ForOneThreshold, Baseline):
+    """CPQ. The train state's `extra` is log α."""
 
     name: ClassVar[str] = "cpq"
 
     variant: Variant = "faithful"
     """faithful: as released, where the penalty of strange actions has no effect; fixed: where it has one."""
-    reward_scale: float = 0.1
+    reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = 1e-3
+    learning_rate: float = option(1e-3, above=0.0)
     """Adam's step size for critics and auto-encoder."""
-    actor_rate: float = 1e-4
+    actor_rate: float = option(1e-4, above=0.0)
     """Adam's step size for the actor."""
-    alpha_rate: float = 1e-4
+    alpha_rate: float = option(1e-4, above=0.0)
     """Step size of log α, the weight of the penalty."""
-    vae_hidden: tuple[int, ...] = (400, 400)
+    vae_hidden: tuple[int, ...] = option((400, 400), least=1)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
-    vae_kl: float = 0.5
+    vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
-    candidates: int = 10
+    candidates: int = option(10, least=1)
     """Actions of the policy per state among which strange ones are looked for."""
-    strange: float = 0.95
+    strange: float = option(0.95, above=0.0, below=1.0)
     """An action is strange when this share of the log's actions is less strange to the auto-encoder."""
-    penalty_level: float = 1.5
+    penalty_level: float = option(1.5, above=0.0)
     """Strange actions shall cost this many times the discounted threshold."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "reward_scale", "actor_rate", "alpha_rate", "vae_kl", "penalty_level")
-        check_whole(self, "candidates")
-        if not 0 < self.strange < 1:
-            raise BCRLError(f"strange is {self.strange}, but must be a number above 0 and below 1")
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("all",),)
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
@@ -97,48 +72,47 @@ class CPQ(ForOneThreshold):
         0 is no penalty where returns are negative. Where they hardly ever are, both are the same.
         """
         worst = 0.0 if self.faithful else self.reward_scale * low_return(data, self.gamma)
-        return Arrays(self.rows(data, normaliser, self.reward_scale), jnp.asarray(worst, jnp.float32))
+        rows = self.rows(data, normaliser, reward_scale=self.reward_scale)
+        return Arrays(rows, jnp.asarray(worst, jnp.float32))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
-        return Sample(self.draw(arrays.rows, key)[0], arrays.worst)
+        return Sample(arrays.rows.sample_batch(key, self.batch_size)[0], arrays.worst)
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         vae_key, actor_key, critic_key = jax.random.split(key, 3)
         s, a = spec.observation_size, spec.action_size
-        critics = ensemble((s + a, *self.hidden, 1), critic_key, members=4)
-        networks: dict[Part, Any] = {
+        networks: Networks = {
             "actor": SquashedGaussian(s, a, self.hidden, actor_key),
-            "critics": critics,
+            # Two of reward, then two of cost.
+            "critics": ensemble((s + a, *self.hidden, 1), critic_key, members=4),
         }
         if not self.faithful:
             networks["vae"] = VAE(s, a, 2 * a, self.vae_hidden, vae_key)
-        targets = jax.tree.map(jnp.copy, critics)
-        return State(networks, targets, start_adam(networks, self.rates), jnp.zeros(()))
+        return TrainState.start(networks, self.optimisers, ("critics",), jnp.zeros(()))
 
     @property
-    def rates(self) -> dict[Part, float]:
+    def optimisers(self) -> Optimisers:
         rates = {"actor": self.actor_rate, "critics": self.learning_rate}
-        return rates if self.faithful else {**rates, "vae": self.learning_rate}
+        return adam(rates if self.faithful else {**rates, "vae": self.learning_rate})
 
     # ---- one step -------------------------------------------------------------------------------
 
     def update(
-        self, state: State, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, sample: Sample, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step on every network, and one of α."""
         del parts
 
-        def loss(networks: dict[Part, Any]) -> tuple[Array, tuple[Array, Metrics]]:
-            return self.losses(networks, state.targets, state.log_alpha, sample, key, spec)
+        def loss(networks: Networks) -> tuple[Array, tuple[Array, Metrics]]:
+            return self.losses(networks, state.targets["critics"], state.extra, sample, key, spec)
 
         gradients, (log_alpha, metrics) = jax.grad(loss, has_aux=True)(state.networks)
-        networks, moments = adam_step(state.networks, gradients, state.moments, self.rates)
-        targets = follow(state.targets, networks["critics"], self.target_rate)
-        return State(networks, targets, moments, log_alpha), metrics
+        state = state.step(gradients, self.optimisers).follow(self.target_rate)
+        return state.with_extra(log_alpha), metrics
 
     def losses(
         self,
-        networks: dict[Part, Any],
+        networks: Networks,
         targets: MLP,
         log_alpha: Array,
         sample: Sample,
@@ -150,14 +124,14 @@ class CPQ(ForOneThreshold):
         As released, the penalty of strange actions has no gradient; faithful leaves it out, and with it α
         and the auto-encoder.
         """
-        batch, limit = sample.batch, self.discounted_threshold(spec)
+        batch, limit = sample.batch, self.discounted_threshold(spec, self.gamma)
         next_key, action_key, penalty_key = jax.random.split(key, 3)
         frozen = stop_gradient(networks)
 
         next_action = frozen["actor"].draw(batch.next_features, next_key)
         next_q, next_q_c = self.judge(targets, batch.next_features, next_action)
         goal, goal_c = self.goals(sample, next_q, next_q_c, limit)
-        q_loss, q_c_loss = self.critic_losses(networks["critics"], batch, goal, goal_c)
+        q_loss, q_c_loss = backup_errors(networks["critics"], batch, goal, goal_c)
 
         action = networks["actor"].draw(batch.features, action_key)
         q, q_c = self.judge(frozen["critics"], batch.features, action)
@@ -175,7 +149,7 @@ class CPQ(ForOneThreshold):
             return loss, (log_alpha, metrics)
 
         vae_key, strange_key = jax.random.split(penalty_key)
-        vae_loss = self.vae_loss(networks["vae"], batch, vae_key)
+        vae_loss = networks["vae"].loss(batch.features, batch.action, vae_key, self.vae_kl)
         actions, strange = self.strange_actions(frozen, batch, strange_key)
         level = self.penalty_level * limit
         gap, raisable = self.strange_gaps(networks["critics"], batch.features, actions, strange, level)
@@ -188,30 +162,19 @@ class CPQ(ForOneThreshold):
         }
         return loss + vae_loss + penalty, (self.next_log_alpha(log_alpha, gap), metrics)
 
-    def vae_loss(self, vae: VAE, batch: Batch, key: PRNGKeyArray) -> Array:
-        """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
-        squares, kl = vae.errors(batch.features, batch.action, key)
-        return jnp.mean(squares) + self.vae_kl * jnp.mean(kl)
-
     def goals(self, sample: Sample, next_q: Array, next_q_c: Array, limit: Array) -> tuple[Array, Array]:
         """y = r + γ (1 − d) [Q if Q_C ≤ d(κ) else worst](s′, a′), y_C = c + γ (1 − d) Q_C(s′, a′).
 
         Faithful never ends the backup of cost.
         """
         batch = sample.batch
-        goes_on = 1.0 if self.faithful else batch.goes_on
+        bootstrap = 1.0 if self.faithful else batch.bootstrap
         worth = jnp.where(next_q_c <= limit, next_q, sample.worst)
-        goal = batch.reward + self.gamma * batch.goes_on * worth
-        return goal, batch.cost + self.gamma * goes_on * next_q_c
-
-    def critic_losses(self, critics: MLP, batch: Batch, goal: Array, goal_c: Array) -> tuple[Array, Array]:
-        """Σ_j E[(Q_j(s, a) − y)²] over the two critics of reward, and of cost."""
-        inputs = jnp.concatenate([batch.features, batch.action], axis=1)
-        q, q_c = jnp.split(apply_each(critics, inputs)[..., 0], 2)
-        return jnp.sum(jnp.mean((q - goal) ** 2, axis=1)), jnp.sum(jnp.mean((q_c - goal_c) ** 2, axis=1))
+        goal = batch.reward + self.gamma * batch.bootstrap * worth
+        return goal, batch.only_cost + self.gamma * bootstrap * next_q_c
 
     def strange_actions(
-        self, networks: dict[Part, Any], batch: Batch, key: PRNGKeyArray
+        self, networks: Networks, batch: Batch, key: PRNGKeyArray
     ) -> tuple[Float[Array, "n b a"], Bool[Array, "n b"]]:
         """n actions of the policy per state, and which are strange.
 
@@ -274,12 +237,9 @@ class CPQ(ForOneThreshold):
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> ModeActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> ModeActor:
         del arrays, spec
         return ModeActor(self.seen_through(normaliser), state.networks["actor"])
-
-    def blank_actor(self, spec: Spec) -> ModeActor:
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)
 
 
 def low_return(data: Dataset, gamma: float) -> float:

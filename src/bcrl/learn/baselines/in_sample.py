@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from bcrl.learn.baselines.common import Batch
+from bcrl.learn.batch import Batch
 from bcrl.learn.networks import MLP, apply_each, ensemble
+from bcrl.learn.train_state import Networks
 
 
 class Estimates(eqx.Module):
@@ -30,24 +31,23 @@ class Estimates(eqx.Module):
     next_cost_value: Float[Array, " b"]
 
 
-def networks(state_size: int, action_size: int, hidden: Sequence[int], key: PRNGKeyArray) -> dict[str, Any]:
-    """Two values (reward, cost), four critics (twins of reward, of cost), and the critics' slow copies.
+def networks(state_size: int, action_size: int, hidden: Sequence[int], key: PRNGKeyArray) -> Networks:
+    """Two values (reward, cost) and four critics (twins of reward, of cost).
 
     Those of one shape are one ensemble, so that all run as one batched matrix product.
     """
     value_key, critic_key = jax.random.split(key)
-    critics = ensemble((state_size + action_size, *hidden, 1), critic_key, members=4)
     return {
         "values": ensemble((state_size, *hidden, 1), value_key, members=2),
-        "critics": critics,
-        "targets": jax.tree.map(jnp.copy, critics),
+        "critics": ensemble((state_size + action_size, *hidden, 1), critic_key, members=4),
     }
 
 
-def estimate(values: MLP, critics: MLP, targets: MLP, batch: Batch) -> Estimates:
-    pairs = jnp.concatenate([batch.features, batch.action], axis=1)
-    online, slow = (apply_each(twins, pairs)[..., 0] for twins in (critics, jax.lax.stop_gradient(targets)))
-    both = apply_each(values, jnp.concatenate([batch.features, batch.next_features]))[..., 0]
+def estimate(trained: Networks, targets: Networks, batch: Batch) -> Estimates:
+    """What values, critics and target critics say of a batch."""
+    critics, slow_critics = trained["critics"], jax.lax.stop_gradient(targets["critics"])
+    online, slow = (apply_each(twins, batch.pairs)[..., 0] for twins in (critics, slow_critics))
+    both = apply_each(trained["values"], jnp.concatenate([batch.features, batch.next_features]))[..., 0]
     now, after = jnp.split(both, 2, axis=1)
     after = jax.lax.stop_gradient(after)
     return Estimates(
@@ -58,12 +58,12 @@ def estimate(values: MLP, critics: MLP, targets: MLP, batch: Batch) -> Estimates
 def backup_loss(
     critics: Float[Array, "m b"],
     gain: Float[Array, " b"],
-    goes_on: Float[Array, " b"],
+    bootstrap: Float[Array, " b"],
     next_value: Float[Array, " b"],
     gamma: float,
 ) -> Float[Array, ""]:
     """E[(Q_j(s, a) − (g + γ V(s′)))²], the mean over the twins; V(s′) is 0 where the backup ends."""
-    return jnp.mean((critics - (gain + gamma * goes_on * next_value)) ** 2)
+    return jnp.mean((critics - (gain + gamma * bootstrap * next_value)) ** 2)
 
 
 def twin_values(

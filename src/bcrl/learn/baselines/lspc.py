@@ -15,26 +15,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
 from bcrl.learn.baselines import in_sample
-from bcrl.learn.baselines.common import (
-    Baseline,
-    Batch,
-    Memory,
-    PlainActor,
-    adam_step,
-    blank_normaliser,
-    check_positive,
-    start_adam,
-)
+from bcrl.learn.baselines.common import Baseline, Memory, PlainActor
 from bcrl.learn.baselines.parts import VAE, SquashedGaussian
+from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.losses import advantage_weight, expectile_loss
-from bcrl.learn.method import Metrics, Normaliser, Part, Spec
-from bcrl.learn.networks import MLP, follow
-from bcrl.learn.rows import Rows
-
-
-class State(eqx.Module):
-    networks: dict[str, Any]
-    moments: dict[str, Any]
+from bcrl.learn.options import option
+from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 
 class LatentActor(PlainActor):
@@ -54,85 +41,62 @@ class LatentActor(PlainActor):
 
 @dataclass(frozen=True)
 class LSPC(Baseline):
-    """Options of LSPC."""
+    """LSPC, IQL version."""
 
     name: ClassVar[str] = "lspc"
-    family_options: ClassVar[dict[str, dict[str, Any]]] = {
-        "bullet": {"radius": 0.6},
-        "metadrive": {"cost_ceiling": 0.02},
-        "point": {"radius": 0.6},  # as Bullet
-    }
 
     policy: Literal["O", "S"] = "O"
     """Who acts: O steers by reward inside the safe actions, S takes any of them."""
     batch_size: int = 1024
     """Transitions per gradient step."""
-    tau_r: float = 0.7
+    tau_r: float = option(0.7, least=0.5, most=1.0)
     """Expectile of the reward value; larger is nearer the best action of the log."""
-    tau_c: float = 0.3
+    tau_c: float = option(0.3, above=0.0, most=0.5)
     """Expectile of the cost value; smaller is nearer the least cost."""
-    beta: float = 2.0
+    beta: float = option(2.0, above=0.0, unit="1/cost, 1/reward")
     """Inverse temperature: the generator weighs actions by exp(β · cost saved), O by exp(β · advantage)."""
-    weight_limit: float = 200.0
+    weight_limit: float = option(200.0, above=0.0)
     """Largest weight of an action."""
-    learning_rate: float = 3e-4
+    learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size."""
-    latent: int = 32
+    latent: int = option(32, least=1)
     """Size of the latent."""
-    radius: float = 0.25
+    radius: float = option(0.25, above=0.0)
     """How far from 0 each entry of a latent may be (ρ)."""
-    vae_kl: float = 0.5
+    vae_kl: float = option(0.5, above=0.0)
     """Weight of the generator's KL term beside its squared error."""
-    cost_ceiling: float | None = None
+    cost_ceiling: float | None = option(None, above=0.0, unit="cost")
     """Clone safe actions only where V_C and Q_C are both below this (η); by default everywhere."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "latent", "radius", "vae_kl")
-        if self.cost_ceiling is not None:
-            check_positive(self, "cost_ceiling")
-
-    @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        return (("all",),)
-
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
-        return self.rows(data, normaliser, 1.0)
+        return self.rows(data, normaliser)
 
-    def sample(self, arrays: Rows, key: PRNGKeyArray) -> Batch:
-        return self.draw(arrays, key)[0]
-
-    def init(self, key: PRNGKeyArray, spec: Spec) -> State:
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         critic_key, vae_key, latents_key = jax.random.split(key, 3)
         d, a = spec.observation_size, spec.action_size
         networks = in_sample.networks(d, a, self.hidden, critic_key)
         networks["vae"] = VAE(d, a, self.latent, self.hidden, vae_key)
         networks["latents"] = SquashedGaussian(d, self.latent, self.hidden, latents_key)
-        return State(networks, start_adam(networks, self.rates))
+        return TrainState.start(networks, self.optimisers, targets=("critics",))
 
     @property
-    def rates(self) -> dict[str, Any]:
-        return dict.fromkeys(("values", "critics", "vae", "latents"), self.learning_rate)
+    def optimisers(self) -> Optimisers:
+        return adam(dict.fromkeys(("values", "critics", "vae", "latents"), self.learning_rate))
 
     def update(
-        self, state: State, batch: Batch, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[State, Metrics]:
+        self, state: TrainState, batch: Batch, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
+    ) -> tuple[TrainState, Metrics]:
         """One gradient step of values, critics, generator and latent policy at once."""
         del spec, parts
-        trained = {name: state.networks[name] for name in self.rates}
-        gradients, metrics = jax.grad(self.losses, has_aux=True)(
-            trained, state.networks["targets"], batch, key
-        )
-        networks, moments = adam_step(state.networks, gradients, state.moments, self.rates)
-        networks["targets"] = follow(networks["targets"], networks["critics"], self.target_rate)
-        return State(networks, moments), metrics
+        gradients, metrics = jax.grad(self.losses, has_aux=True)(state.networks, state.targets, batch, key)
+        return state.step(gradients, self.optimisers).follow(self.target_rate), metrics
 
     def losses(
-        self, trained: dict[str, Any], targets: MLP, batch: Batch, key: PRNGKeyArray
+        self, trained: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray
     ) -> tuple[Array, Metrics]:
         """Their sum: no loss reaches the networks of another."""
         vae_key, latents_key = jax.random.split(key)
-        found = in_sample.estimate(trained["values"], trained["critics"], targets, batch)
+        found = in_sample.estimate(trained, targets, batch)
         advantage = found.critic - found.value
         cost_critic, cost_value, next_cost_value = map(
             jax.nn.relu, (found.cost_critic, found.cost_value, found.next_cost_value)
@@ -145,11 +109,11 @@ class LSPC(Baseline):
         metrics = {
             "reward/value_loss": expectile_loss(advantage, self.tau_r),
             "reward/critic_loss": in_sample.backup_loss(
-                found.critics, batch.reward, batch.goes_on, found.next_value, self.gamma
+                found.critics, batch.reward, batch.bootstrap, found.next_value, self.gamma
             ),
             "cost/value_loss": expectile_loss(cost_critic - regressed, self.tau_c),
             "cost/critic_loss": in_sample.backup_loss(
-                found.cost_critics, batch.cost, batch.goes_on, next_cost_value, self.gamma
+                found.cost_critics, batch.only_cost, batch.bootstrap, next_cost_value, self.gamma
             ),
             "generator/loss": self.generator_loss(vae, batch, safe_weight, vae_key),
             "policy/loss": self.latents_loss(latents, vae, batch, weight, latents_key),
@@ -181,12 +145,9 @@ class LSPC(Baseline):
         decoded = jax.lax.stop_gradient(vae).decode(batch.features, latent)
         return jnp.mean(weight * jnp.sum((decoded - batch.action) ** 2, axis=-1))
 
-    def actor(self, state: State, arrays: Any, normaliser: Normaliser, spec: Spec) -> LatentActor:
+    def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> LatentActor:
         del arrays, spec
         networks = state.networks
         return LatentActor(
             self.seen_through(normaliser), networks["vae"], networks["latents"], self.policy, self.radius
         )
-
-    def blank_actor(self, spec: Spec) -> LatentActor:
-        return self.actor(self.init(jax.random.key(0), spec), None, blank_normaliser(spec), spec)

@@ -82,6 +82,13 @@ class VAE(eqx.Module):
         latent = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
         return (self.decode(x, latent) - action) ** 2, latent_kl(mean, log_std)
 
+    def loss(
+        self, x: Float[Array, "*b i"], action: Float[Array, "*b a"], key: PRNGKeyArray, kl_weight: float
+    ) -> Float[Array, ""]:
+        """E[(â − a)²] + β KL(q(z|s, a) ‖ N(0, 1))."""
+        squares, kl = self.errors(x, action, key)
+        return jnp.mean(squares) + kl_weight * jnp.mean(kl)
+
 
 def latent_kl(mean: Float[Array, "*b z"], log_std: Float[Array, "*b z"]) -> Float[Array, "*b"]:
     """KL(N(mean, std²) ‖ N(0, 1)), averaged over the latent's dimensions as the released codes do."""

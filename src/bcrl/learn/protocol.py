@@ -1,10 +1,10 @@
-"""What a method is: a frozen dataclass of options with five pure functions over PyTrees."""
+"""What every method and every actor must have. Methods are pure functions over PyTrees."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -60,44 +60,70 @@ class Normaliser(eqx.Module):
         mean, std = observations.mean(0, dtype=np.float64), observations.std(0, dtype=np.float64)
         return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(std + 1e-5, jnp.float32))
 
+    @classmethod
+    def identity(cls, size: int) -> "Normaliser":
+        """Leaves its input as it is."""
+        return cls(jnp.zeros(size), jnp.ones(size))
+
     def __call__(self, observations: Float[Array, "*b d"]) -> Float[Array, "*b d"]:
         return (observations - self.mean) / self.std
 
 
 class Method(Protocol):
-    """One agent, one file. The train loop scans `sample` and `update`, under `vmap` over seeds."""
+    """One method, one file: a frozen dataclass of options with these functions.
+
+    The train loop scans `sample` and `update`, under `vmap` over seeds. `MethodOptions` has defaults for the
+    properties.
+    """
 
     name: ClassVar[str]
-    # A method may also have `family_options`: family -> its options there (see `presets`).
 
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
         """Which parts are trained together; the groups run one after another, each for all steps."""
         ...
 
+    @property
+    def trained_for(self) -> float | None:
+        """The threshold that training was for; None where training sees none."""
+        ...
+
+    @property
+    def budget_form(self) -> tuple[str, str]:
+        """Tracking and criterion of a method that trains on budgets; empty words for the others."""
+        ...
+
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Any:
         """What the method needs on the device, as a PyTree of arrays."""
         ...
 
-    def init(self, key: PRNGKeyArray, spec: Spec) -> Any: ...
+    def init(self, key: PRNGKeyArray, spec: Spec) -> Any:
+        """The train state before the first step."""
+        ...
 
-    def sample(self, arrays: Any, key: PRNGKeyArray) -> Any: ...
+    def sample(self, arrays: Any, key: PRNGKeyArray) -> Any:
+        """A random batch."""
+        ...
 
     def update(
         self, state: Any, batch: Any, key: PRNGKeyArray, spec: Spec, parts: tuple[Part, ...]
-    ) -> tuple[Any, Metrics]: ...
-
-    def actor(self, state: Any, arrays: Any, normaliser: Normaliser, spec: Spec) -> "Actor":
-        """What goes into the policy file."""
+    ) -> tuple[Any, Metrics]:
+        """One gradient step on the networks of `parts`."""
         ...
 
-    def blank_actor(self, spec: Spec) -> "Actor":
-        """An actor of the right shape, its arrays to be filled from a file."""
+    def actor(self, state: Any, arrays: Any | None, normaliser: Normaliser, spec: Spec) -> "Actor":
+        """What goes into the policy file; without `arrays`, statistics of the log are zeros."""
         ...
+
+
+def blank_actor(method: Method, spec: Spec) -> "Actor":
+    """An actor of the right shape, its arrays to be filled from a file."""
+    state = method.init(jax.random.key(0), spec)
+    return method.actor(state, None, Normaliser.identity(spec.observation_size), spec)
 
 
 class Goal(eqx.Module):
-    """What the caller of an episode asks for. `prune` > 0 draws that many actions and keeps safe ones."""
+    """What the caller of an episode asks for. `prune` > 0 samples that many actions and keeps safe ones."""
 
     threshold: Float[Array, " k"]
     budget: Float[Array, " k"]
@@ -116,34 +142,27 @@ class Insight(eqx.Module):
 class Actor(Protocol):
     """How trained networks act in an episode. Its memory is a PyTree, so that a JAX world can scan it."""
 
-    def start(self, key: PRNGKeyArray, goal: Goal) -> Any: ...
+    tracks_budgets: ClassVar[bool]
+    """Whether execution rules, `budget=` and pruning have a meaning."""
 
-    def act(self, memory: Any, observation: Float[Array, " d"]) -> tuple[Float[Array, " a"], Any, Insight]:
-        """One action, the next memory, and what it was based on."""
+    @property
+    def cost_discount(self) -> float:
+        """γ_C, by which a threshold becomes a discounted budget; 1 where nothing is discounted."""
         ...
 
-    def observe(self, memory: Any, cost: Float[Array, " k"], reward: Float[Array, ""]) -> Any: ...
+    @property
+    def longest(self) -> int | None:
+        """The longest horizon it can act for; None where any will do."""
+        ...
 
+    def start(self, key: PRNGKeyArray, goal: Goal) -> Any:
+        """The memory at the beginning of an episode."""
+        ...
 
-METHODS = {
-    "bcrl": "bcrl.learn.bcrl:BCRL",
-    "bc-all": "bcrl.learn.baselines.bc:BCAll",
-    "bc-safe": "bcrl.learn.baselines.bc:BCSafe",
-    "bcq-lag": "bcrl.learn.baselines.bcq_lag:BCQLag",
-    "cpq": "bcrl.learn.baselines.cpq:CPQ",
-    "coptidice": "bcrl.learn.baselines.coptidice:COptiDICE",
-    "cdt": "bcrl.learn.baselines.cdt:CDT",
-    "caps": "bcrl.learn.baselines.caps:CAPS",
-    "ccac": "bcrl.learn.baselines.ccac:CCAC",
-    "lspc": "bcrl.learn.baselines.lspc:LSPC",
-    "fisor": "bcrl.learn.baselines.fisor:FISOR",
-    "bcrl-td3bc": "bcrl.learn.bcrl_td3:BCRLTD3",
-}
+    def act(self, memory: Any, observation: Float[Array, " d"]) -> tuple[Float[Array, " a"], Any, Insight]:
+        """One action, the next memory, and what the action was based on."""
+        ...
 
-
-def method_class(name: str) -> type:
-    """The options class of a method, imported on demand."""
-    if not isinstance(name, str) or name not in METHODS:
-        raise BCRLError(f"there is no method {name!r}; known: {', '.join(METHODS)}")
-    module, attribute = METHODS[name].split(":")
-    return getattr(import_module(module), attribute)
+    def observe(self, memory: Any, cost: Float[Array, " k"], reward: Float[Array, ""]) -> Any:
+        """The memory after the step's cost and reward are known."""
+        ...

@@ -1,0 +1,170 @@
+"""The options of BCRL in groups, each with its range and unit, and what follows from them.
+
+The defaults are the paper's for Bullet tasks, with the repairs of docs/method.md.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from bcrl import budget as budgets
+from bcrl.errors import BCRLError
+from bcrl.learn.losses import Regression, SparseWeight
+from bcrl.learn.options import MethodOptions, option
+from bcrl.learn.protocol import Part, Spec
+from bcrl.learn.regression import InSample
+
+PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
+
+
+@dataclass(frozen=True)
+class BCRLOptions(MethodOptions):
+    """Options of BCRL."""
+
+    networks_of: ClassVar[dict[Part, tuple[str, ...]]] = {
+        "cost": ("cost_value", "cost_critic"),
+        "reward": ("value", "critic"),
+        "policy": ("actor", "fallback"),
+    }
+    """The trained networks of each part."""
+
+    # ---- the safe set: least-cost critics V_C and Q_C ----------------------------------------------
+
+    tracking: budgets.Tracking = "soft"
+    """How budgets change in training: soft (the paper's g, stochastic worlds) or direct (deterministic)."""
+    criterion: budgets.Criterion = "discounted"
+    """What a budget bounds: discounted cost, or the undiscounted cost of the episode (time is an input)."""
+    time_limits: Literal["go-on", "end"] = "go-on"
+    """Timeouts: bootstrap (go-on, the paper's) or end the backup. The episodic criterion always ends it."""
+    tau_c: float = option(0.2, above=0.0, most=0.5)
+    """Expectile τ_C of the cost value; smaller is nearer the least cost, 0.5 is the behaviour policy's."""
+    cost_regression: Regression = "expectile"
+    """How V_C is regressed on Q_C: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
+    temperature_c: float | None = option(None, above=0.0, unit="see temperature_unit")
+    """Gumbel's β or sparse's α for V_C; smaller is nearer the least cost. By default 1 and 0.5."""
+    gamma_cost: float = option(0.99, above=0.0, most=1.0)
+    """Discount γ_C of cost. The episodic criterion does not use it (1 there)."""
+    nonnegative_values: bool = True
+    """Use max(V_C, 0) in backups and slacks; False is the published code's behaviour."""
+    cost_weights: tuple[float, ...] | None = option(None, above=0.0)
+    """With several costs: their weights ω in the base policy's objective (default: 1 each)."""
+
+    # ---- reward critics ----------------------------------------------------------------------------
+
+    tau_r: float = option(0.5, least=0.5, most=1.0)
+    """Expectile τ_R of the reward value; larger is nearer the best action of the log."""
+    reward_regression: Regression = "expectile"
+    """How V_R is regressed on Q_R: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
+    temperature_r: float | None = option(None, above=0.0, unit="see temperature_unit")
+    """Gumbel's β or sparse's α for V_R; smaller is nearer the best action. By default 1 and 0.5."""
+    gamma: float = option(0.99, least=0.0, most=1.0)
+    """Discount of reward."""
+
+    # ---- policy extraction -------------------------------------------------------------------------
+
+    beta: float = option(3.0, above=0.0, unit="1/reward for the policy, 1/cost for the fallback")
+    """Inverse temperature β of policy extraction: actions are weighted by exp(β · advantage)."""
+    weight_limit: float = option(100.0, above=0.0)
+    """Largest weight of an action in policy extraction."""
+    sparse_extraction: SparseWeight = "above"
+    """Sparse: weights max(A, 0)/2α, the code's (above), or max(1 + A/2α, 0), the theory's (support)."""
+
+    # ---- networks and optimisation -----------------------------------------------------------------
+
+    hidden: tuple[int, ...] = option((512, 512), least=1)
+    """Hidden layers of every network."""
+    batch_size: int = option(512, least=1)
+    """Transitions per gradient step."""
+    learning_rate: float = option(3e-4, above=0.0)
+    """Adam's step size; that of the policies decays to 0 along a cosine."""
+    target_rate: float = option(0.005, least=0.0, most=1.0)
+    """Rate α at which target critics follow at each step."""
+    clip_norm: float = option(10.0, above=0.0)
+    """Largest gradient norm of each critic."""
+    dropout: float = option(0.1, least=0.0, below=1.0)
+    """Dropout of the policies after their last hidden layer."""
+    phases: Literal["together", "in-turn"] = "together"
+    """Train cost critics, reward critics and policy in one loop, or one after another, each for all steps."""
+
+    # ---- budgets in training -----------------------------------------------------------------------
+
+    budget_samples: int = option(1, least=1)
+    """Budgets n sampled for each transition of a batch."""
+    max_budget: float | None = option(None, above=0.0, unit="cost")
+    """Largest slack to train for; by default c_max/(1 − γ_C), or c_max · horizon if episodic."""
+
+    # ---- acting ------------------------------------------------------------------------------------
+
+    fallback_below: float = option(0.1, least=0.0, unit="cost")
+    """Slack below which the least-cost fallback acts."""
+    fallback_draws: int = option(8, least=0)
+    """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
+    fallback_beta: float = option(5.0, least=0.0, unit="1/cost")
+    """Inverse temperature β of those weights."""
+
+    # ---- the paper's own forms ---------------------------------------------------------------------
+
+    slack_draw: Literal["log-uniform", "uniform"] = "log-uniform"
+    """Distribution of the slack sampled in training; uniform is the paper's."""
+    budget_input: Literal["log", "raw"] = "log"
+    """The input of the networks for a budget x: log(1 + x), or x itself as in the paper."""
+    temperature_unit: Literal["spread", "raw"] = "spread"
+    """Unit of temperatures: the root mean square of Q − V, or cost and reward as in the paper (raw)."""
+    exponent_limit: float | None = option(5.0, above=0.0)
+    """Gumbel: (Q − V)/β beyond which a sample's gradient stops growing; None is the paper's."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.criterion == "discounted" and self.gamma_cost == 1.0:
+            raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")
+
+    @property
+    def schedule(self) -> tuple[tuple[Part, ...], ...]:
+        """All parts together, or one after another."""
+        return (PARTS,) if self.phases == "together" else tuple((part,) for part in PARTS)
+
+    @property
+    def budget_form(self) -> tuple[str, str]:
+        """Tracking and criterion."""
+        return self.tracking, self.criterion
+
+    @property
+    def discount_cost(self) -> float:
+        """γ_C in force: 1 with the episodic criterion."""
+        return 1.0 if self.criterion == "episodic" else self.gamma_cost
+
+    @property
+    def cost_rule(self) -> InSample:
+        """How V_C is regressed on Q_C, and the fallback's weights."""
+        return self._rule("cost", self.cost_regression, self.tau_c, self.temperature_c)
+
+    @property
+    def reward_rule(self) -> InSample:
+        """How V_R is regressed on Q_R, and the policy's weights."""
+        return self._rule("reward", self.reward_regression, self.tau_r, self.temperature_r)
+
+    def _rule(self, of: Any, regression: Regression, tau: float, temperature: float | None) -> InSample:
+        return InSample(
+            of,
+            regression,
+            tau,
+            temperature,
+            self.temperature_unit,
+            self.exponent_limit,
+            self.beta,
+            self.weight_limit,
+            self.sparse_extraction,
+        )
+
+    @property
+    def ends_at_timeouts(self) -> bool:
+        """Whether a timeout ends the backup. Otherwise it is not terminal: values bootstrap there."""
+        return self.time_limits == "end" or self.criterion == "episodic"
+
+    def slack_limit(self, spec: Spec) -> Array:
+        """The largest slack of training and acting, for each cost."""
+        if self.max_budget is not None:
+            return jnp.full(spec.cost_count, self.max_budget)
+        return budgets.slack_limit(jnp.asarray(spec.max_cost), self.discount_cost, spec.horizon)

@@ -1,0 +1,130 @@
+"""What surrounds Algorithm 1: the log on the device, the networks with their optimisers, and the actor."""
+
+import warnings
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.learn.acting import BudgetedActor
+from bcrl.learn.batch import Batch, Rows
+from bcrl.learn.bcrl_options import PARTS, BCRLOptions
+from bcrl.learn.networks import MLP, GaussianPolicy, ensemble
+from bcrl.learn.protocol import Normaliser, Part, Spec
+from bcrl.learn.train_state import Networks, TrainState
+
+
+class Arrays(eqx.Module):
+    """The log on the device: its transitions, and its initial states."""
+
+    rows: Rows
+    initial_features: Float[Array, "e f"]
+
+
+@dataclass(frozen=True)
+class BCRLSetup(BCRLOptions):
+    """All of BCRL but its losses."""
+
+    def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
+        """Standardised transitions; with the episodic criterion the time is one more feature."""
+        self._check_costs(data)
+
+        def features(observations: np.ndarray, step: np.ndarray) -> np.ndarray:
+            normal = np.asarray(normaliser(jnp.asarray(observations)))
+            if self.criterion == "discounted":
+                return normal
+            return np.concatenate([normal, (step / data.horizon).astype(np.float32)[:, None]], axis=1)
+
+        rows = Rows.of_transitions(
+            data,
+            features(data.observations, data.steps),
+            features(data.next_observations, data.steps + 1),
+            data.terminals | data.timeouts if self.ends_at_timeouts else data.terminals,
+        )
+        initial = features(data.initial_observations, np.zeros(data.episode_count))
+        return Arrays(rows, jnp.asarray(initial))
+
+    def _check_costs(self, data: Dataset) -> None:
+        if self.cost_weights is not None and len(self.cost_weights) != data.cost_count:
+            raise BCRLError(
+                f"cost_weights has {len(self.cost_weights)} numbers, but {data.source or 'the log'} has "
+                f"{data.cost_count} costs: give one weight for each"
+            )
+        limit = float(self.slack_limit(Spec.of(data, steps=1)).min())
+        if limit < 10 * self.fallback_below:
+            warnings.warn(
+                f"budgets reach {limit:g} at most, and below {self.fallback_below:g} the "
+                "fallback acts: give a smaller fallback_below, or costs in a larger unit",
+                stacklevel=3,
+            )
+
+    def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Batch:
+        """A random batch of transitions."""
+        return arrays.rows.sample_batch(key, self.batch_size)[0]
+
+    def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
+        """Fresh networks, targets of the critics, and optimisers."""
+        optimisers = self.optimisers(PARTS, spec)
+        return TrainState.start(self.make_networks(key, spec), optimisers, targets=("cost_critic", "critic"))
+
+    def make_networks(self, key: PRNGKeyArray, spec: Spec) -> Networks:
+        """V_C, twin Q_C, V_R, twin Q_R, policy and fallback; those of reward and the policy see budgets."""
+        s, a, k = spec.observation_size + (self.criterion == "episodic"), spec.action_size, spec.cost_count
+        cost_key, reward_key, actor_key, fallback_key = jax.random.split(key, 4)
+        cost_keys, reward_keys = jax.random.split(cost_key), jax.random.split(reward_key)
+        return {
+            "cost_value": MLP((s, *self.hidden, k), cost_keys[0], layer_norm=True),
+            "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
+            "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
+            "critic": ensemble((s + k + a, *self.hidden, 1), reward_keys[1]),
+            "actor": GaussianPolicy(s + k, a, self.hidden, self.dropout, actor_key),
+            "fallback": GaussianPolicy(s, a, self.hidden, self.dropout, fallback_key),
+        }
+
+    def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
+        """Adam for each network of these parts; the policies' step size decays along a cosine."""
+        decaying = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
+        return {
+            name: optax.adam(decaying if part == "policy" else self.learning_rate)
+            for part in parts
+            for name in self.networks_of[part]
+        }
+
+    def actor(
+        self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
+    ) -> BudgetedActor:
+        """Policy, fallback and critics, with E[V_C(s₀)] over the log's initial states."""
+        networks, targets = state.networks, state.targets
+        start_value = jnp.zeros(spec.cost_count)
+        if arrays is not None:
+            start_value = jnp.mean(self.floor(networks["cost_value"](arrays.initial_features)), axis=0)
+        return BudgetedActor(
+            networks["actor"],
+            networks["fallback"],
+            networks["cost_value"],
+            targets["cost_critic"],
+            targets["critic"],
+            normaliser,
+            start_value,
+            self.slack_limit(spec),
+            self.discount_cost,
+            spec.horizon,
+            self.tracking,
+            self.criterion,
+            self.budget_input,
+            self.nonnegative_values,
+            self.fallback_below,
+            fallback_draws=self.fallback_draws,
+            fallback_beta=self.fallback_beta,
+            cost_weights=self.cost_weights,
+        )
+
+    def floor(self, cost_value: Array) -> Array:
+        """V_C, not below 0: costs are not negative."""
+        return jnp.maximum(cost_value, 0.0) if self.nonnegative_values else cost_value

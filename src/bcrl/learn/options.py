@@ -1,0 +1,131 @@
+"""Options of methods: each is declared once, with its default, range and unit, and checked from there.
+
+tau_c: float = option(0.2, above=0.0, most=0.5)
+\"\"\"Expectile of the cost value.\"\"\"
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from bcrl.errors import BCRLError
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers an option may take, and the unit they are in ("" for a pure number)."""
+
+    low: float
+    high: float
+    low_allowed: bool
+    high_allowed: bool
+    unit: str
+
+    def __contains__(self, value: float) -> bool:
+        above = value >= self.low if self.low_allowed else value > self.low
+        return above and (value <= self.high if self.high_allowed else value < self.high)
+
+    def __str__(self) -> str:
+        text = f"{'from' if self.low_allowed else 'above'} {self.low:g}"
+        if self.high != math.inf:
+            text += f" {'to' if self.high_allowed else 'below'} {self.high:g}"
+        elif self.low_allowed:
+            text += " up"
+        return text + (f" ({self.unit})" if self.unit else "")
+
+
+def option(
+    default: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    unit: str = "",
+) -> Any:
+    """A field of a method's dataclass with its range. A subclass that changes the default keeps the range."""
+    low, high = above if least is None else least, below if most is None else most
+    limits = Range(
+        -math.inf if low is None else low,
+        math.inf if high is None else high,
+        above is None,
+        most is not None,
+        unit,
+    )
+    return dataclasses.field(default=default, metadata={"range": limits})
+
+
+def range_of(kind: type, name: str) -> Range | None:
+    """The declared range of an option, from the class that declares it or the nearest base that does."""
+    for base in kind.__mro__:
+        field = base.__dict__.get("__dataclass_fields__", {}).get(name)
+        if field is not None and "range" in field.metadata:
+            return field.metadata["range"]
+    return None
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """What every method has. Options are checked when a method is made."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            _check(field.name, getattr(self, field.name), hints[field.name], range_of(type(self), field.name))
+
+    @property
+    def schedule(self) -> tuple[tuple[str, ...], ...]:
+        """One phase of one part."""
+        return (("all",),)
+
+    @property
+    def trained_for(self) -> float | None:
+        """Training sees no threshold."""
+        return None
+
+    @property
+    def budget_form(self) -> tuple[str, str]:
+        """Training sees no budget."""
+        return "", ""
+
+
+def _check(name: str, value: Any, hint: Any, limits: Range | None) -> None:
+    """Raises unless the value has the declared type and lies in the declared range."""
+    choices = get_args(hint)
+    if NoneType in choices:
+        if value is None:
+            return
+        (hint,) = (kind for kind in choices if kind is not NoneType)
+        choices = get_args(hint)
+    if get_origin(hint) is Literal:
+        if value not in choices:
+            raise BCRLError(f"{name} is {value!r}, but must be one of {', '.join(map(str, choices))}")
+    elif get_origin(hint) is tuple:
+        _check_tuple(name, value, choices, limits)
+    elif hint in (int, float):
+        if not _is_number(value, hint) or (limits is not None and value not in limits):
+            raise BCRLError(f"{name} is {value}, but must be {_words(hint, limits)}")
+    elif not isinstance(value, hint):
+        raise BCRLError(f"{name} is {value!r}, but must be of type {hint.__name__}")
+
+
+def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | None) -> None:
+    each = kinds[0]
+    length = "one or more numbers" if kinds[-1] is Ellipsis else f"{len(kinds)} numbers"
+    fits = isinstance(value, tuple) and value and (kinds[-1] is Ellipsis or len(value) == len(kinds))
+    if not fits or not all(_is_number(x, each) and (limits is None or x in limits) for x in value):
+        raise BCRLError(f"{name} is {value}, but must be {length}, each {_words(each, limits)}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    allowed = int if kind is int else int | float
+    return isinstance(value, allowed) and not isinstance(value, bool)
+
+
+def _words(kind: type, limits: Range | None) -> str:
+    noun = "a whole number" if kind is int else "a number"
+    return noun if limits is None else f"{noun} {limits}"

@@ -1,0 +1,182 @@
+"""The registry of methods: one record each, and the defaults of presets and families.
+
+A record is read by the command line, plans, tables, the report and policy files. An option that the user
+gives wins over every default here.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Literal
+
+from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Method
+
+Preset = Literal["paper", "cpu"]
+Family = Literal["bullet", "safety-gym", "metadrive", "point", "ship"]
+Threshold = Literal["at run time", "before training", "never"]
+Options = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Record:
+    """All that the package knows of a method outside its own file."""
+
+    name: str
+    title: str
+    """Its name in tables and reports."""
+    where: str
+    """module:class, imported on demand."""
+    threshold: Threshold
+    """When its policies are told the threshold."""
+    budgets: bool = False
+    """Whether its policies track a budget: execution rules and pruning apply, and the published code's
+    options for single tasks are its own."""
+    options: Options = field(default_factory=dict)
+    """What makes it this instance of its class."""
+    families: dict[str, Options] = field(default_factory=dict)
+    """Its own hyperparameters in a family of tasks."""
+
+    @property
+    def kind(self) -> type[Method]:
+        """The class of its options."""
+        module, attribute = self.where.split(":")
+        return getattr(import_module(module), attribute)
+
+
+# The paper's table of hyperparameters; MetaDrive's network and dropout are the published code's.
+_BCRL_FAMILIES: dict[str, Options] = {
+    "bullet": {"tau_c": 0.2, "tau_r": 0.5, "beta": 3.0},
+    "safety-gym": {"tau_c": 0.3, "tau_r": 0.6, "beta": 3.0},
+    "metadrive": {
+        "tracking": "direct",
+        "tau_c": 0.4,
+        "tau_r": 0.6,
+        "beta": 8.0,
+        "hidden": (256, 256),
+        "dropout": 0.0,
+    },
+    # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
+    "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
+    # Ships: a reward of 100 at the goal asks for a small β.
+    "ship": {"tau_c": 0.1, "tau_r": 0.7, "beta": 0.1, "gamma_cost": 0.98},
+}
+_CLONE_FAMILIES: dict[str, Options] = {
+    "metadrive": {"hidden": (256, 256), "dropout": 0.0}
+}  # as BCRL's policy
+
+
+def _bcrl(name: str, title: str, regression: str) -> Record:
+    both = {"cost_regression": regression, "reward_regression": regression}
+    options = {} if regression == "expectile" else both
+    return Record(name, title, "bcrl.learn.bcrl:BCRL", "at run time", True, options, _BCRL_FAMILIES)
+
+
+def _baseline(
+    name: str, title: str, kind: str, threshold: Threshold, families: dict[str, Options] | None = None
+) -> Record:
+    return Record(name, title, f"bcrl.learn.baselines.{kind}", threshold, families=families or {})
+
+
+METHODS: dict[str, Record] = {
+    record.name: record
+    for record in (
+        _bcrl("bcrl", "BCRL", "expectile"),
+        _bcrl("bcrl-xql", "BCRL (XQL)", "gumbel"),
+        _bcrl("bcrl-sparse", "BCRL (SparseQL)", "sparse"),
+        Record(
+            "bcrl-td3bc",
+            "BCRL (TD3+BC)",
+            "bcrl.learn.bcrl_td3:BCRLTD3",
+            "at run time",
+            True,
+            families=_BCRL_FAMILIES,
+        ),
+        _baseline("bc-all", "BC-All", "bc:BCAll", "never", _CLONE_FAMILIES),
+        _baseline("bc-safe", "BC-Safe", "bc:BCSafe", "before training", _CLONE_FAMILIES),
+        _baseline("bcq-lag", "BCQ-Lag", "bcq_lag:BCQLag", "before training"),
+        _baseline("cpq", "CPQ", "cpq:CPQ", "before training"),
+        _baseline("coptidice", "COptiDICE", "coptidice:COptiDICE", "before training"),
+        _baseline("cdt", "CDT", "cdt:CDT", "at run time"),
+        _baseline("caps", "CAPS", "caps:CAPS", "at run time", {"metadrive": {"tau_r": 0.5, "tau_c": 0.5}}),
+        _baseline("ccac", "CCAC", "ccac:CCAC", "at run time"),
+        _baseline(
+            "lspc",
+            "LSPC",
+            "lspc:LSPC",
+            "never",
+            # The point tasks as Bullet.
+            {"bullet": {"radius": 0.6}, "point": {"radius": 0.6}, "metadrive": {"cost_ceiling": 0.02}},
+        ),
+        _baseline("fisor", "FISOR", "fisor:FISOR", "never", {"metadrive": {"least_escape_weight": 1.0}}),
+    )
+}
+
+# The networks and steps of the paper's table, and a size that trains in minutes on two CPU cores.
+PRESETS: dict[str, Options] = {
+    "paper": {"steps": 100_000},
+    "cpu": {
+        "steps": 20_000,
+        "hidden": (64, 64),
+        "vae_hidden": (64, 64),
+        "width": 64,
+        "layers": 2,
+        "batch_size": 256,
+    },
+}
+
+# What a family of tasks changes for every method; what it changes for one is in its record.
+FAMILIES: dict[str, Options] = {
+    "bullet": {},
+    "safety-gym": {},
+    "metadrive": {"steps": 200_000},
+    "point": {},
+    "ship": {},
+}
+
+
+def find_method(name: str) -> Record:
+    """The record of a method; an unknown name is answered with the nearest."""
+    if isinstance(name, str) and name in METHODS:
+        return METHODS[name]
+    close = get_close_matches(str(name), METHODS, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise BCRLError(f"there is no method {name!r}; {hint}known: {', '.join(METHODS)}")
+
+
+def make_method(
+    name: str = "bcrl", *, preset: str = "paper", family: str = "bullet", **options: Any
+) -> Method:
+    """The method of this name: `options` over the defaults of the preset and of the family of tasks.
+
+    The number of steps that belongs to them is `default_steps(name, preset, family)`.
+    """
+    record = find_method(name)
+    known = {field.name for field in dataclasses.fields(record.kind)}  # type: ignore[arg-type]
+    for option in options:
+        if option not in known:
+            raise BCRLError(f"{name} has no option {option!r}; it has {', '.join(sorted(known))}")
+    values = default_options(record, preset, family) | options
+    return record.kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def default_options(record: Record, preset: str, family: str) -> Options:
+    """The options in which a method differs from the defaults of its class."""
+    known = {field.name for field in dataclasses.fields(record.kind)}  # type: ignore[arg-type]
+    defaults = _defaults(record, preset, family) | record.options
+    return {name: value for name, value in defaults.items() if name in known}
+
+
+def default_steps(name: str = "bcrl", preset: str = "paper", family: str = "bullet") -> int:
+    """The gradient steps of a training (of each phase)."""
+    return _defaults(find_method(name), preset, family)["steps"]
+
+
+def _defaults(record: Record, preset: str, family: str) -> Options:
+    for word, table in ((preset, PRESETS), (family, FAMILIES)):
+        if word not in table:
+            raise BCRLError(f"{word!r} is not known here; known: {', '.join(table)}")
+    # The size of a preset wins over a family's: preset cpu means small, whatever the task.
+    sizes = PRESETS[preset] if preset != "paper" else {}
+    return {**PRESETS["paper"], **FAMILIES[family], **record.families.get(family, {}), **sizes}
