@@ -1,8 +1,9 @@
 """Safe offline reinforcement learning with a budget you set at run time.
 
     data = bcrl.load_data("log.hdf5")
-    run = bcrl.fit(data, bcrl.BCRL(tau_c=0.3), seeds=(0, 10, 20))
-    run.policy(seed=0).save("policy.bcrl")
+    method = bcrl.make_method("bcrl", preset="cpu")
+    run = bcrl.fit(data, method, steps=20_000)
+    run.policy().save("policy.bcrl")
 
     policy = bcrl.load("policy.bcrl")
     episode = policy.start(threshold=20, horizon=200)
@@ -16,15 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bcrl.assess import Results as Results
+    from bcrl.assess import evaluate as evaluate
     from bcrl.data import Dataset as Dataset
     from bcrl.data import load_data as load_data
+    from bcrl.data import save_data as save_data
     from bcrl.errors import BCRLError as BCRLError
     from bcrl.learn.bcrl import BCRL as BCRL
+    from bcrl.learn.registry import make_method as make_method
     from bcrl.policy import Episode as Episode
     from bcrl.policy import Policy as Policy
     from bcrl.policy import load as load
     from bcrl.train.run import Run as Run
     from bcrl.train.run import fit as fit
+    from bcrl.train.run import load_run as load_run
+    from bcrl.worlds import make_world as make_world
 
 __version__ = "0.1.0"
 
@@ -34,10 +41,16 @@ _HOMES = {
     "Dataset": "bcrl.data",
     "Episode": "bcrl.policy",
     "Policy": "bcrl.policy",
+    "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
+    "evaluate": "bcrl.assess",
     "fit": "bcrl.train.run",
     "load": "bcrl.policy",
     "load_data": "bcrl.data",
+    "load_run": "bcrl.train.run",
+    "make_method": "bcrl.learn.registry",
+    "make_world": "bcrl.worlds",
+    "save_data": "bcrl.data",
 }
 __all__ = [
     "BCRL",
@@ -45,10 +58,16 @@ __all__ = [
     "Dataset",
     "Episode",
     "Policy",
+    "Results",
     "Run",
+    "evaluate",
     "fit",
     "load",
     "load_data",
+    "load_run",
+    "make_method",
+    "make_world",
+    "save_data",
 ]
 
 

@@ -226,15 +226,20 @@ def load(path: str | os.PathLike) -> Policy:
     """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
     header = read_header(path, "policy")
     method = read_options(header, path)
-    try:
-        spec = Spec(**{**header["spec"], "max_cost": tuple(header["spec"]["max_cost"])})
-    except (KeyError, TypeError, BCRLError) as error:
-        raise BCRLError(f"{path}: the header's spec is damaged ({error})") from None
+    spec = read_spec(header, path)
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({provenance!r})")
     blank = jax.eval_shape(lambda: blank_actor(method, spec))
     return Policy(read_tensors(path, blank), method, spec, provenance)
+
+
+def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:
+    """The sizes of the task that a file carries."""
+    try:
+        return Spec(**{**header["spec"], "max_cost": tuple(header["spec"]["max_cost"])})
+    except (KeyError, TypeError, BCRLError) as error:
+        raise BCRLError(f"{source}: the header's spec is damaged ({error})") from None
 
 
 def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:

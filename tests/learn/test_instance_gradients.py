@@ -2,18 +2,19 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_gradients import check_every_leaf, only_zeros
+from finite_differences import check_every_leaf, only_zeros
 
-from bcrl.learn.bcrl import BCRL, Batch, State
+from bcrl.learn.batch import Batch
+from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_td3 import BCRLTD3
 from bcrl.learn.losses import gaussian_log_density, spread
-from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Spec
+from bcrl.learn.train_state import TrainState
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 
@@ -24,13 +25,13 @@ def _double_precision():
         yield
 
 
-def random_state(method: BCRL, seed: int = 1) -> State:
+def random_state(method: BCRL, seed: int = 1) -> TrainState:
     rng = np.random.default_rng(seed)
     shape = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    return State(
-        jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), shape.networks),
-        jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.optimisers),
+    networks, targets = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape)), (shape.networks, shape.targets)
     )
+    return TrainState(networks, targets, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments))
 
 
 def random_batch() -> Batch:
@@ -57,10 +58,11 @@ def test_value_gradients_are_those_of_the_textbook_loss(regression):
         temperature_unit="raw",
         exponent_limit=None,
     )
-    cost, batch = random_state(method).networks["cost"], random_batch()
+    state, batch = random_state(method), random_batch()
+    cost_value = state.networks["cost_value"]
     pairs = jnp.concatenate([batch.features, batch.action], 1)
-    q = jnp.max(apply_each(cost.target, pairs), axis=0)[:, 0]
-    peak = jnp.maximum(jnp.max((cost.value(batch.features)[:, 0] - q) / temperature), -1.0)
+    q = jnp.max(apply_each(state.targets["cost_critic"], pairs), axis=0)[:, 0]
+    peak = jnp.maximum(jnp.max((cost_value(batch.features)[:, 0] - q) / temperature), -1.0)
 
     def textbook(value):
         v = value(batch.features)[:, 0]
@@ -70,60 +72,62 @@ def test_value_gradients_are_those_of_the_textbook_loss(regression):
         t = 1 + (v - q) / (2 * temperature)
         return 4 * temperature**2 * jnp.mean(jnp.where(t > 0, t**2, 0) - v / temperature)
 
-    gradient = jax.grad(lambda c: method.cost_losses(c, batch)[0])(cost)
-    check_every_leaf(cost.value, textbook, gradient.value)
+    gradient = jax.grad(lambda n: method.cost_losses(n, state.targets, batch)[0])(state.networks)
+    check_every_leaf(cost_value, textbook, gradient["cost_value"])
 
 
 @pytest.fixture(scope="module", params=["soft", "direct"])
 def td3(request, _double_precision):
-    """The method, its networks, a batch and its budgets."""
+    """The method, its state, a batch, its budgets and what the cost critics say."""
     method = BCRLTD3(hidden=(4,), dropout=0.3, tracking=request.param, batch_size=6, max_budget=0.3)
     state, batch = random_state(method, 8), random_batch()
-    networks = tuple(state.networks[part] for part in ("cost", "reward", "policy"))
-    _, q_c, v_c, next_v_c, _ = method.cost_losses(networks[0], batch)
-    budget = method.augment(jax.random.key(2), batch, q_c, v_c, next_v_c, SPEC)
-    return method, state, networks, batch, budget, (q_c, v_c, next_v_c)
+    _, costs, _ = method.cost_losses(state.networks, state.targets, batch)
+    return method, state, batch, method.augment(jax.random.key(2), batch, costs, SPEC), costs
 
 
 def test_td3_critic_loss_by_numpy(td3):
-    method, _, (cost, reward, policy), batch, budget, (_, _, next_v_c) = td3
+    method, state, batch, budget, costs = td3
+    networks, targets, next_v_c = state.networks, state.targets, costs.next_value
     soft = method.tracking == "soft"
     quiet = dataclasses.replace(method, noise=0.0, unsafe_price=0.0)
-    loss, metrics = quiet.critic_loss((cost, reward, policy), batch, budget, next_v_c, jax.random.key(0))
+    loss, metrics = quiet.critic_loss(networks, targets, batch, budget, costs, jax.random.key(0))
 
     def q_c(action):
-        return np.asarray(apply_each(cost.target, jnp.concatenate([batch.next_features, action], 1))).max(0)
+        pairs = jnp.concatenate([batch.next_features, action], 1)
+        return np.asarray(apply_each(targets["cost_critic"], pairs)).max(0)
 
     seen = np.asarray(budget.next_state)
     delta = seen + next_v_c if soft else seen
-    mine = policy.actor(jnp.concatenate([batch.next_features, jnp.log1p(jnp.maximum(seen, 0))], 1))[0]
-    careful = policy.fallback(batch.next_features)[0]
+    mine = networks["actor"](jnp.concatenate([batch.next_features, jnp.log1p(jnp.maximum(seen, 0))], 1))[0]
+    careful = networks["fallback"](batch.next_features)[0]
     allowed = (q_c(mine) <= delta) & (delta - next_v_c >= 0.1)
     assert 0 < allowed.sum() < 6, "both must happen for this test to say something"
     assert float(metrics["reward/next_fallback"]) == pytest.approx(1 - allowed.mean())
     action = jnp.where(allowed, mine, careful)
     shown = np.maximum(delta - q_c(action), 0) if soft else np.maximum(seen, 0)
     rows = jnp.concatenate([batch.next_features, action, jnp.log1p(shown)], 1)
-    worth = np.asarray(apply_each(reward.target, rows))[..., 0].min(0)
-    goal = batch.reward + 0.99 * batch.goes_on * worth
+    worth = np.asarray(apply_each(targets["critic"], rows))[..., 0].min(0)
+    goal = batch.reward + 0.99 * batch.bootstrap * worth
     rows = jnp.concatenate([batch.features, batch.action, jnp.log1p(budget.action)], 1)
-    wanted = np.mean((np.asarray(apply_each(reward.critic, rows))[..., 0] - goal) ** 2)
+    wanted = np.mean((np.asarray(apply_each(networks["critic"], rows))[..., 0] - goal) ** 2)
     np.testing.assert_allclose(loss, wanted, rtol=1e-9)
 
 
 def test_td3_actor_loss_by_numpy(td3):
-    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
+    method, state, batch, budget, costs = td3
+    networks, targets, q_c, v_c = state.networks, state.targets, costs.critic, costs.value
     soft = method.tracking == "soft"
     key = jax.random.key(3)
-    _, metrics = method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)
-    mean = policy.actor(jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1), key)[0]
-    spent = np.asarray(apply_each(cost.target, jnp.concatenate([batch.features, mean], 1))).max(0)
+    _, metrics = method.actor_loss(networks, targets, batch, budget, costs, key)
+    mean = networks["actor"](jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1), key)[0]
+    pairs = jnp.concatenate([batch.features, mean], 1)
+    spent = np.asarray(apply_each(targets["cost_critic"], pairs)).max(0)
     left = np.asarray(budget.state + v_c if soft else budget.state) - spent
     safe = left[:, 0] >= 0
     assert 0 < safe.sum() < 6, "both must happen for this test to say something"
     shown = np.maximum(left, 0) if soft else budget.state
     worth = np.asarray(
-        apply_each(reward.target, jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
+        apply_each(targets["critic"], jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
     )
     worth = worth[..., 0].min(0)
     excess = np.maximum(-left[:, 0], 0) / np.sqrt(np.mean((q_c - v_c) ** 2))
@@ -134,66 +138,65 @@ def test_td3_actor_loss_by_numpy(td3):
 
 
 def test_td3_gradients_stay_where_they_belong(td3):
-    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, next_v_c) = td3
+    method, state, batch, budget, costs = td3
     key = jax.random.key(3)
 
-    def critic_loss(cost, reward, policy):
-        return method.critic_loss((cost, reward, policy), batch, budget, next_v_c, key)[0]
+    def critic_loss(networks, targets):
+        return method.critic_loss(networks, targets, batch, budget, costs, key)[0]
 
-    of_cost, of_reward, of_policy = jax.grad(critic_loss, argnums=(0, 1, 2))(cost, reward, policy)
-    assert only_zeros((of_cost, of_reward.target, of_policy))
-    frozen = reward.critic
+    gradients, of_targets = jax.grad(critic_loss, argnums=(0, 1))(state.networks, state.targets)
+    of_critic = gradients.pop("critic")
+    assert only_zeros((gradients, of_targets["critic"]))
 
     def at_critic(critic):
-        return critic_loss(cost, eqx.tree_at(lambda r: r.critic, reward, critic), policy)
+        return critic_loss(state.networks | {"critic": critic}, state.targets)
 
-    check_every_leaf(frozen, at_critic, of_reward.critic)
+    check_every_leaf(state.networks["critic"], at_critic, of_critic)
 
-    def actor_loss(cost, reward, policy):
-        return method.actor_loss((cost, reward, policy), batch, budget, q_c, v_c, key)[0]
+    def actor_loss(networks):
+        return method.actor_loss(networks, state.targets, batch, budget, costs, key)[0]
 
-    gradients = jax.grad(actor_loss, argnums=(0, 1, 2))(cost, reward, policy)
-    # Targets are no parameters: what training moves are value and critic.
-    assert only_zeros((gradients[0].value, gradients[0].critic, gradients[1].critic))
-    assert only_zeros(gradients[2].fallback)
+    gradients = jax.grad(actor_loss)(state.networks)
+    assert not only_zeros(gradients.pop("actor"))
+    assert only_zeros(gradients)
 
 
 def test_td3_actor_gradient(td3):
     """The scale λ is a constant of the step, and so is the mean for the standard deviation's loss."""
-    method, _, (cost, reward, policy), batch, budget, (q_c, v_c, _) = td3
-    key = jax.random.key(3)
+    method, state, batch, budget, costs = td3
+    targets, key = state.targets, jax.random.key(3)
+    actor = state.networks["actor"]
     inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
-    mean = policy.actor(inputs, key)[0]
-    left, _ = method.left(cost, batch.features, mean, budget.state, v_c)
-    size = jnp.abs(method.worth(reward, batch.features, mean, left, budget.state)).mean() + 1e-6
+    mean = actor(inputs, key)[0]
+    left, _ = method.left(targets, batch.features, mean, budget.state, costs.value)
+    size = jnp.abs(method.worth(targets, batch.features, mean, left, budget.state)).mean() + 1e-6
 
     def loss(actor):
         found, log_std = actor(inputs, key)
-        left, safe = method.left(cost, batch.features, found, budget.state, v_c)
-        worth = method.worth(reward, batch.features, found, left, budget.state)
-        excess = jnp.maximum(-left[:, 0], 0) / spread(q_c - v_c)
+        left, safe = method.left(targets, batch.features, found, budget.state, costs.value)
+        worth = method.worth(targets, batch.features, found, left, budget.state)
+        excess = jnp.maximum(-left[:, 0], 0) / spread(costs.critic - costs.value)
         clone = jnp.mean((found - batch.action) ** 2, axis=1)
         width = gaussian_log_density(mean, log_std, batch.action)
         return jnp.mean(clone - 2.5 / size * jnp.where(safe, worth, 0.0) + excess - width)
 
     def whole(actor):
-        changed = eqx.tree_at(lambda p: p.actor, policy, actor)
-        return method.actor_loss((cost, reward, changed), batch, budget, q_c, v_c, key)[0]
+        networks = state.networks | {"actor": actor}
+        return method.actor_loss(networks, targets, batch, budget, costs, key)[0]
 
-    check_every_leaf(policy.actor, loss, jax.grad(whole)(policy.actor))
+    check_every_leaf(actor, loss, jax.grad(whole)(actor))
 
 
 @pytest.mark.parametrize("td3", ["soft"], indirect=True)
 def test_td3_parts_take_the_same_step_alone_and_together(td3):
-    method, state, _, batch, _, _ = td3
+    method, state, batch, _, _ = td3
     parts = ("cost", "reward", "policy")
     step = jax.jit(method.update, static_argnums=(3, 4))
     together, _ = step(state, batch, jax.random.key(5), SPEC, parts)
     alone, _ = step(state, batch, jax.random.key(5), SPEC, ("reward",))
-    for x, y in zip(
-        *map(jax.tree.leaves, (alone.networks["reward"], together.networks["reward"])), strict=True
-    ):
+    critics = alone.networks["critic"], together.networks["critic"]
+    for x, y in zip(*map(jax.tree.leaves, critics), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
-    assert alone.networks["reward"].value is None
+    assert "value" not in alone.networks
     in_turn = dataclasses.replace(method, phases="in-turn")
     assert (method.schedule, in_turn.schedule) == ((parts,), (("cost",), ("reward", "policy")))

@@ -29,7 +29,7 @@ from bcrl.learn.losses import (
     sparse_weight,
     spread,
 )
-from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec, blank_actor
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
 from bcrl.train.run import fit
@@ -120,10 +120,11 @@ def test_sparse_regression_is_least_where_the_mean_of_t_is_one(q, alpha):
 
 def minimiser(method: BCRL, part: str, q: np.ndarray) -> float:
     """The V at which the method's own value loss is least."""
+    rule = method.cost_rule if part == "cost" else method.reward_rule
 
     @jax.jit
     def slope(v):
-        return jax.grad(lambda v: method.value_loss(part, (q - v)[:, None], jnp.ones(1)))(v)
+        return jax.grad(lambda v: rule.value_loss((q - v)[:, None], jnp.ones(1)))(v)
 
     return root(lambda v: float(slope(jnp.asarray(v))), float(q.min()) - 1, float(q.max()) + 1)
 
@@ -174,7 +175,7 @@ def test_several_costs_share_one_weight(regression):
     method = BCRL(cost_regression=regression, temperature_c=0.3, temperature_unit="raw", exponent_limit=None)
     q, omega = np.random.default_rng(2).random((30, 2)), np.array([1.0, 0.5])
     with jax.enable_x64(True):
-        loss = jax.jit(jax.value_and_grad(lambda v: method.value_loss("cost", q - v, jnp.asarray(omega))))
+        loss = jax.jit(jax.value_and_grad(lambda v: method.cost_rule.value_loss(q - v, jnp.asarray(omega))))
         v = jnp.zeros(2)
         for _ in range(4000):
             v = v - 0.2 * loss(v)[1]
@@ -196,8 +197,8 @@ def test_sparse_extraction_by_hand():
     # The rule belongs to the regression: mixed instances clone each by its own.
     mixed = BCRL(cost_regression="sparse", temperature_c=0.5, temperature_unit="raw", beta=2.0)
     small = advantage[:4]
-    np.testing.assert_allclose(mixed.extraction_weight("cost", small), [0, 0, 0, 0.5], rtol=1e-6)
-    np.testing.assert_allclose(mixed.extraction_weight("reward", small), np.exp(2 * small), rtol=1e-6)
+    np.testing.assert_allclose(mixed.cost_rule.weight(small), [0, 0, 0, 0.5], rtol=1e-6)
+    np.testing.assert_allclose(mixed.reward_rule.weight(small), np.exp(2 * small), rtol=1e-6)
     np.testing.assert_allclose(spread(jnp.asarray([3.0, -4.0])), np.sqrt(12.5), rtol=1e-5)
 
 
@@ -290,17 +291,17 @@ def test_learned_cost_critics_are_the_fixed_point(k, options):
 # ---- learning ---------------------------------------------------------------------------------------
 
 LEARNERS = {
-    "xql": {"instance": "xql"},
-    "sparse": {"instance": "sparse"},
-    "mixed": {"cost_regression": "sparse", "reward_regression": "gumbel"},
-    "td3bc": {"instance": "td3bc", "greed": 5.0},
+    "bcrl-xql": {},
+    "bcrl-sparse": {},
+    "bcrl": {"cost_regression": "sparse", "reward_regression": "gumbel"},
+    "bcrl-td3bc": {"greed": 5.0},
 }
 
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def lane_policy(request):
     options = {"hidden": (32, 32), "learning_rate": 1e-3, **LEARNERS[request.param]}
-    method, _ = make_method("bcrl", "cpu", "point", options)
+    method = make_method(request.param, preset="cpu", family="point", **options)
     return fit(lane_log(), method, steps=1_500, log_every=1_500).policy()
 
 
@@ -325,7 +326,7 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
 
 def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     method, spec = BCRLTD3(hidden=(8,), fallback_draws=0), Spec(3, 2, 1, 20, (1.0,), 1)
-    policy = Policy(method.blank_actor(spec), method, spec, {})  # any parameters will do
+    policy = Policy(blank_actor(method, spec), method, spec, {})  # any parameters will do
     seen = np.random.default_rng(0).normal(size=(64, 3), scale=3.0).astype(np.float32)
     thresholds = np.linspace(0.2, 3.0, 64)
     free = Policy(dataclasses.replace(policy.actor, guarded=False), method, policy.spec, {})
@@ -348,14 +349,14 @@ def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
 
 
 def test_an_instance_stands_for_options_that_win_over_it():
-    for instance, regression in (("iql", "expectile"), ("xql", "gumbel"), ("sparse", "sparse")):
-        method, _ = make_method("bcrl", "cpu", "metadrive", {"instance": instance})
+    names = {"bcrl": "expectile", "bcrl-xql": "gumbel", "bcrl-sparse": "sparse"}
+    for name, regression in names.items():
+        method = make_method(name, preset="cpu", family="metadrive")
         assert (method.cost_regression, method.reward_regression) == (regression, regression)
         assert method.tau_c == 0.4
-    method, _ = make_method("bcrl", "paper", "bullet", {"instance": "xql", "reward_regression": "sparse"})
+    method = make_method("bcrl-xql", reward_regression="sparse")
     assert (method.cost_regression, method.reward_regression) == ("gumbel", "sparse")
-    assert isinstance(make_method("bcrl", "paper", "bullet", {"instance": "td3bc"})[0], BCRLTD3)
-    assert "instance" not in dataclasses.asdict(method), "what is saved is what is done"
+    assert isinstance(make_method("bcrl-td3bc"), BCRLTD3)
 
 
 def test_instances_on_the_command_line():
@@ -365,35 +366,36 @@ def test_instances_on_the_command_line():
         return parse(command, "bcrl train", words, default).options
 
     assert options() == BCRL()
-    assert options("--instance", "xql").reward_regression == "gumbel"
-    mixed = options("--instance=sparse", "--cost-regression", "expectile", "--sparse-extraction", "support")
+    assert options("--method", "bcrl-xql").reward_regression == "gumbel"
+    words = ("--cost-regression", "expectile", "--sparse-extraction", "support")
+    mixed = options("--method=bcrl-sparse", *words)
     assert mixed == BCRL(reward_regression="sparse", sparse_extraction="support")
-    assert options("--instance", "td3bc", "--greed", "4") == BCRLTD3(greed=4.0)
-    paper = options("--instance", "xql", "--temperature-unit", "raw", "--temperature-c", "0.1")
+    assert options("--method", "bcrl-td3bc", "--greed", "4") == BCRLTD3(greed=4.0)
+    paper = options("--method", "bcrl-xql", "--temperature-unit", "raw", "--temperature-c", "0.1")
     assert json.loads(json.dumps(dataclasses.asdict(paper)))["temperature_c"] == 0.1
 
 
 @pytest.mark.parametrize(
     ("name", "options", "wanted"),
     [
-        ("bcrl", {"instance": "cql"}, "one of iql, xql, sparse, td3bc"),
-        ("bc-all", {"instance": "xql"}, "bc-all has none"),
+        ("bcrl-cql", {}, r"no method 'bcrl-cql'; did you mean bcrl-xql\?"),
+        ("bc-all", {"cost_regression": "gumbel"}, "bc-all has no option 'cost_regression'"),
         ("bcrl", {"cost_regression": "quantile"}, "cost_regression"),
         ("bcrl", {"temperature_c": 0.0}, "temperature_c"),
         ("bcrl", {"temperature_r": -1.0}, "temperature_r"),
         ("bcrl", {"exponent_limit": 0.0}, "exponent_limit"),
-        ("bcrl", {"instance": "td3bc", "greed": 0.0}, "greed"),
-        ("bcrl", {"instance": "td3bc", "noise": -0.1}, "noise"),
-        ("bcrl", {"instance": "td3bc", "unsafe_price": -1.0}, "unsafe_price"),
+        ("bcrl-td3bc", {"greed": 0.0}, "greed"),
+        ("bcrl-td3bc", {"noise": -0.1}, "noise"),
+        ("bcrl-td3bc", {"unsafe_price": -1.0}, "unsafe_price"),
     ],
 )
 def test_bad_options_of_instances_are_named(name, options, wanted):
     with pytest.raises(BCRLError, match=wanted):
-        make_method(name, "paper", "bullet", options)
+        make_method(name, **options)
 
 
 def test_the_expectile_is_as_it_was():
     """The default instance goes the same way as ever: its loss is the expectile loss itself."""
     gap = jnp.asarray(np.random.default_rng(3).normal(size=(9, 1)), jnp.float32)
-    found = BCRL(tau_r=0.7).value_loss("reward", gap, jnp.ones(1))
+    found = BCRL(tau_r=0.7).reward_rule.value_loss(gap, jnp.ones(1))
     np.testing.assert_array_equal(found, expectile_loss(gap[:, 0], 0.7))

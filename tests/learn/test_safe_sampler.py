@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from bcrl.learn.bcrl import BCRL, Batch
+from bcrl.learn.batch import Batch
+from bcrl.learn.bcrl import BCRL, Costs
 from bcrl.learn.protocol import Spec
 
 ROWS = 8
@@ -19,12 +20,12 @@ def numbers(k: int, low: float, high: float) -> st.SearchStrategy[np.ndarray]:
     return arrays(np.float32, (ROWS, k), elements=st.floats(low, high, width=32))
 
 
-GOES_ON = np.arange(ROWS) != 3  # one row ends its episode
+BOOTSTRAP = np.arange(ROWS) != 3  # one row ends its episode
 
 
 def batch_with(cost: np.ndarray) -> Batch:
     blank = jnp.zeros((ROWS, 1))
-    return Batch(blank, blank, blank[:, 0], jnp.asarray(cost), blank, jnp.asarray(GOES_ON, jnp.float32))
+    return Batch(blank, blank, blank[:, 0], jnp.asarray(cost), blank, jnp.asarray(BOOTSTRAP, jnp.float32))
 
 
 @pytest.mark.parametrize("slack_draw", ["log-uniform", "uniform"])
@@ -37,9 +38,8 @@ def test_soft(slack_draw, criterion, k, data, seed, nonnegative):
     spec = Spec(1, 1, k, 50, (1.0,) * k, 10)
     q_c, next_v_c = data.draw(numbers(k, -20, 200)), data.draw(numbers(k, 0, 200))
     v_c = data.draw(numbers(k, 0 if nonnegative else -20, 200))
-    made = method.augment(
-        jax.random.key(seed), batch_with(q_c * 0), *map(jnp.asarray, (q_c, v_c, next_v_c)), spec
-    )
+    costs = Costs(*map(jnp.asarray, (q_c, v_c, next_v_c)))
+    made = method.augment(jax.random.key(seed), batch_with(q_c * 0), costs, spec)
     # No tolerance: adding something not negative and taking it away again cannot go below zero.
     for slack in (made.state, made.action, made.next_state):
         assert np.all(np.asarray(slack) >= 0)
@@ -61,14 +61,13 @@ def test_direct(slack_draw, criterion, k, data, seed):
     q_c = data.draw(numbers(k, -20, 200))
     v_c, next_v_c = data.draw(numbers(k, 0, 200)), data.draw(numbers(k, 0, 200))
     cost = data.draw(numbers(k, 0, 5))
-    made = method.augment(
-        jax.random.key(seed), batch_with(cost), *map(jnp.asarray, (q_c, v_c, next_v_c)), spec
-    )
+    costs = Costs(*map(jnp.asarray, (q_c, v_c, next_v_c)))
+    made = method.augment(jax.random.key(seed), batch_with(cost), costs, spec)
     np.testing.assert_array_equal(made.state, made.action)
     assert np.all(np.asarray(made.state) >= np.maximum(q_c, v_c))
     # δ′ = (δ − c)/γ_C rounds twice: float32 of numbers up to 400.
     rounding = 4 * np.spacing(np.float32(400))
-    assert np.all(np.asarray(made.next_state) >= next_v_c * GOES_ON[:, None] - rounding)
+    assert np.all(np.asarray(made.next_state) >= next_v_c * BOOTSTRAP[:, None] - rounding)
     wanted = (np.asarray(made.state, float) - cost) / method.discount_cost
     np.testing.assert_allclose(made.next_state, wanted, atol=rounding)
 
@@ -80,7 +79,7 @@ def test_budgets_fill_the_safe_set():
     q_c, v_c = jnp.full((big, 2), 3.0), jnp.full((big, 2), 1.0)
     blank = jnp.zeros((big, 1))
     batch = Batch(blank, blank, blank[:, 0], jnp.zeros((big, 2)), blank, jnp.ones(big))
-    made = BCRL(slack_draw="uniform").augment(jax.random.key(0), batch, q_c, v_c, v_c, spec)
+    made = BCRL(slack_draw="uniform").augment(jax.random.key(0), batch, Costs(q_c, v_c, v_c), spec)
     action = np.asarray(made.action)
     np.testing.assert_allclose(action.min(0), 0, atol=0.05)
     np.testing.assert_allclose(action.max(0), [100, 50], rtol=1e-3)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, Stopped
 
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
@@ -49,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         where = error.filename2 or error.filename or "a file"
         print(f"bcrl: {where}: {error.strerror or error}; choose another place", file=sys.stderr)
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("bcrl: stopped", file=sys.stderr)
-        raise SystemExit(130) from None
+    except KeyboardInterrupt as stop:  # a training says where it stopped, and by which signal
+        print(f"bcrl: {stop or 'stopped'}", file=sys.stderr)
+        raise SystemExit(stop.status if isinstance(stop, Stopped) else 130) from None
 
 
 def _dispatch(words: list[str]) -> None:

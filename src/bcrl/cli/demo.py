@@ -114,7 +114,8 @@ class Command:
         return dataset
 
     def _train(self, dataset: "Dataset") -> "Run":
-        from bcrl.train.run import clear_run, fit
+        from bcrl.train.folder import clear_run
+        from bcrl.train.run import fit
 
         method = make_method("bcrl", preset="cpu", family="point")
         folder = self.out / "run"

@@ -51,7 +51,10 @@ class Command(Generic[Options]):
     steps: int = 100_000
     """Gradient steps (of each phase)."""
     resume: bool = False
-    """Go on from the checkpoint in the folder, to the same result as without the stop."""
+    """Go on with the run in --out, to the same result as without the stop. Its settings need not be given
+    again; a finished run can be given more --steps."""
+    overwrite: bool = False
+    """Replace the run in --out."""
     cost_critics: Path | None = None
     """A BCRL policy whose cost critics are taken over and left as they are, for another reward."""
     log_every: int = 1_000
@@ -79,6 +82,7 @@ class Command(Generic[Options]):
             steps=self.steps,
             out=self.out,
             resume=self.resume,
+            overwrite=self.overwrite,
             log_every=self.log_every,
             checkpoint_every=self.checkpoint_every,
             cost_critics=None if self.cost_critics is None else load(self.cost_critics),
@@ -91,8 +95,12 @@ class Command(Generic[Options]):
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     """The command for the chosen method, with the defaults of the chosen preset, and family or world.
 
-    They are looked up before the other options are read, so that what the user gives always wins.
+    They are looked up before the other options are read, so that what the user gives always wins. A run to
+    resume brings its own.
     """
+    out = _given(words, "out")
+    if "--resume" in words and out is not None and (Path(out) / "config.json").exists():
+        return _command_of_run(Path(out))
     method = find_method(_given(words, "method") or "bcrl").name
     preset = _choice(words, "preset", PRESETS, "paper")
     world = _given(words, "world")
@@ -103,16 +111,10 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     defaults = default_options(record, preset, family)
     if record.budgets:  # whose options they are; other methods mean other things by the same names
         defaults |= overrides
-    blank = object.__new__(kind)
-    for field in dataclasses.fields(kind):
-        value = defaults.get(field.name, field.default)
-        # An option with no sensible default (a threshold to train for) must come from the user.
-        missing = isinstance(value, float) and math.isnan(value)
-        object.__setattr__(blank, field.name, tyro.MISSING if missing else value)
     default = Command(
         data=tyro.MISSING,
         out=tyro.MISSING,
-        options=blank,
+        options=_blank(kind, defaults),
         method=method,
         preset=preset,  # type: ignore[arg-type]
         family=family,  # type: ignore[arg-type]
@@ -120,6 +122,38 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
         steps=default_steps(method, preset, family),
     )
     return Command[kind], default
+
+
+def _command_of_run(folder: Path) -> tuple[Any, Any]:
+    """The command that trained the run in a folder."""
+    from bcrl.policy import read_options
+    from bcrl.train.folder import read_config
+
+    config = read_config(folder)
+    method: Any = read_options(config, folder / "config.json")
+    how = config.get("how", {})
+    pace = {name: how[name] for name in ("log_every", "checkpoint_every") if name in how}
+    default = Command(
+        data=Path(how["data"]) if "data" in how else tyro.MISSING,
+        out=folder,
+        options=method,
+        method=method.name,
+        seeds=",".join(map(str, config["seeds"])),
+        steps=config["spec"].get("steps", 100_000),
+        **pace,
+    )
+    return Command[type(method)], default
+
+
+def _blank(kind: Any, defaults: dict[str, Any]) -> Any:
+    """Options with these defaults, unchecked: the user may still give what is missing."""
+    blank = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        value = defaults.get(field.name, field.default)
+        # An option with no sensible default (a threshold to train for) must come from the user.
+        missing = isinstance(value, float) and math.isnan(value)
+        object.__setattr__(blank, field.name, tyro.MISSING if missing else value)
+    return blank
 
 
 def _world_defaults(name: str) -> tuple[str, dict[str, Any]]:

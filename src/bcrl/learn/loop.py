@@ -17,6 +17,11 @@ class Point(NamedTuple):
     step: int
     state: Any
     metrics: dict[str, np.ndarray] | None
+    partial: "Partial"
+
+
+Partial = tuple[dict[str, np.ndarray], int]
+"""Sums of metrics since the last log point, and over how many steps."""
 
 
 def seed_keys(seeds: Sequence[int]) -> jax.Array:
@@ -43,18 +48,18 @@ def train(
     step: int,
     log_every: int,
     schedule: Sequence[tuple[Part, ...]] | None = None,
+    partial: Partial = ({}, 0),
 ) -> Iterator[Point]:
     """Trains from `step` to the end and yields at every log point, on a CPU more often (a sign of life).
 
     The randomness of a step depends on its number and the seed alone, so that training from a checkpoint
-    gives the same result as training without a stop.
+    gives the same result as training without a stop; `partial` is what it had summed by then.
     """
     keys = seed_keys(seeds)
     schedule = method.schedule if schedule is None else schedule
     longest = 100 if jax.default_backend() == "cpu" else log_every
     total = spec.steps * len(schedule)
-    sums: dict[str, np.ndarray] = {}
-    summed = 0
+    sums, summed = partial
     while step < total:
         parts, done = schedule[step // spec.steps], step % spec.steps
         to_log_point = min(log_every - done % log_every, spec.steps - done)
@@ -64,10 +69,11 @@ def train(
         sums = {name: sums.get(name, 0.0) + np.asarray(value) for name, value in metrics.items()}
         summed += length
         if length < to_log_point:
-            yield Point(step, state, None)
+            yield Point(step, state, None, (sums, summed))
         else:
-            yield Point(step, state, {name: value / summed for name, value in sums.items()})
+            metrics = {name: value / summed for name, value in sums.items()}
             sums, summed = {}, 0
+            yield Point(step, state, metrics, (sums, summed))
 
 
 # The state is donated, so that it is updated in place. The data set is an argument and not a closure:

@@ -8,7 +8,7 @@ import json
 import sys
 
 from bcrl.data import load_data
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, make_method
 from bcrl.train.run import fit
 
@@ -50,6 +50,9 @@ def main() -> None:
     except (BCRLError, OSError) as error:
         print(f"bcrl.train: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except Stopped as stop:
+        print(f"bcrl.train: {stop}", file=sys.stderr)
+        raise SystemExit(stop.status) from None
 
 
 def _option(text: str) -> tuple[str, object]:

@@ -1,11 +1,8 @@
-"""A training run: `fit`, and the folder that holds its config, metrics, checkpoint and policies."""
+"""Training a method on a log: `fit`, and the `Run` it returns."""
 
-import csv
 import dataclasses
-import json
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,40 +15,66 @@ import numpy as np
 
 import bcrl
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
-from bcrl.files import atomic_path, write_text
+from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.loop import initial_state, train
+from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
-from bcrl.policy import Policy
+from bcrl.policy import Policy, load, read_options, read_spec
 from bcrl.progress import progress
-from bcrl.tensors import read_header, read_tensors, tensors_sha256, write_tensors
+from bcrl.tensors import tensors_sha256
+from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
+from bcrl.train.interrupt import StopRequest, stop_request
 
 CHECKPOINT_SECONDS = 300  # a stop never costs much more than this, however slow the machine
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
-    """The outcome of `fit`: trained networks for each seed."""
+    """A trained policy for each seed: what `fit` and `load_run` return."""
 
     method: Method
     spec: Spec
     seeds: tuple[int, ...]
-    arrays: Any
-    normaliser: Normaliser
     provenance: dict[str, Any]
     folder: Path | None = None
-    state: Any = None
     metrics: list[dict[str, float]] = field(default_factory=list)
+    """A row per seed and log point."""
+    normaliser: Normaliser | None = None
+    arrays: Any = None
+    state: Any = None
+    """The train states, stacked by seed; None for a run that was loaded."""
+
+    def __repr__(self) -> str:
+        seeds = ", ".join(map(str, self.seeds))
+        where = f", {self.folder}" if self.folder else ""
+        return f"Run({self.method.name}, seeds {seeds}, {self.spec.steps:,} steps{where})"
 
     def policy(self, seed: int | None = None) -> Policy:
         """The policy of one seed (the first by default)."""
         seed = self.seeds[0] if seed is None else seed
         if seed not in self.seeds:
             raise BCRLError(f"seed {seed} was not trained; trained: {', '.join(map(str, self.seeds))}")
+        if self.state is None or self.normaliser is None:
+            assert self.folder is not None
+            return load(self.folder / f"policy-{seed}.bcrl")
         one = jax.tree.map(lambda x: x[self.seeds.index(seed)], self.state)
         actor = self.method.actor(one, self.arrays, self.normaliser, self.spec)
         return Policy(actor, self.method, self.spec, {**self.provenance, "seed": seed})
+
+
+def load_run(folder: str | os.PathLike) -> Run:
+    """The run in a folder that `fit` or `bcrl train` wrote; its policies are read when asked for."""
+    folder = Path(folder)
+    config = read_config(folder)
+    source = folder / "config.json"
+    return Run(
+        read_options(config, source),
+        read_spec(config, source),
+        tuple(config["seeds"]),
+        dict(config.get("provenance", {})),
+        folder,
+        read_metrics(folder),
+    )
 
 
 def fit(
@@ -62,6 +85,7 @@ def fit(
     steps: int = 100_000,
     out: str | os.PathLike | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     log_every: int = 1_000,
     checkpoint_every: int = 10_000,
     keep_every: int = 0,
@@ -70,19 +94,133 @@ def fit(
 ) -> Run:
     """Trains `method` (by default BCRL) on a log, all seeds as one program.
 
-    With `out`, the run is kept in a folder; `resume` continues there after a stop, to the same result.
-    `keep_every` > 0 keeps the policies of the way too, as steps/STEP/policy-SEED.bcrl.
-    `cost_critics` takes the trained cost critics of another BCRL policy and leaves them as they are, for
+    With `out`, the run is kept in a folder; `resume` continues there after a stop, to the same result, and
+    goes on with a finished run that is given more steps; `overwrite` replaces the run there.
+    `keep_every` > 0 also keeps the policies at intermediate steps, as steps/STEP/policy-SEED.bcrl.
+    `cost_critics` takes the trained cost critics of another BCRL policy and does not train them, for
     another reward on the same states.
     """
     method = BCRL() if method is None else method
-    _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, out)
+    _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
     normaliser = Normaliser.of(data.observations)
     spec = Spec.of(data, steps)
     schedule = method.schedule
     if cost_critics is not None:
         normaliser = _adopted_normaliser(method, spec, cost_critics)
         schedule = tuple(kept for parts in schedule if (kept := tuple(p for p in parts if p != "cost")))
+    provenance = _provenance(data, steps, cost_critics)
+    run = Run(method, spec, tuple(seeds), provenance, Path(out) if out else None, normaliser=normaliser)
+    folder = None
+    if run.folder is not None:
+        pace = {"log_every": log_every, "checkpoint_every": checkpoint_every, "keep_every": keep_every}
+        how = {"data": str(Path(data.source).absolute()), **pace}
+        config = _config(run) | {"how": how}
+        folder = RunFolder(run.folder, config, resume=resume, overwrite=overwrite, phases=len(schedule))
+    with stop_request() as request:
+        with progress("preparing", 2, "parts") as tick:
+            run.arrays = method.prepare(data, normaliser)
+            tick(note="data")
+            run.state = initial_state(method, spec, run.seeds)
+            tick(note="networks")
+        if cost_critics is not None:
+            run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
+        step, partial = 0, {}
+        if folder is not None:
+            step, run.state, partial, run.metrics = folder.open(run.state, tensorboard)
+        total = steps * len(schedule)
+        if step > total:
+            raise BCRLError(f"{out}: is trained for {step:,} steps already: give more --steps")
+        points = train(
+            method,
+            run.arrays,
+            spec,
+            run.seeds,
+            run.state,
+            schedule=schedule,
+            step=step,
+            log_every=log_every,
+            partial=from_partial(partial),
+        )
+        saver = _Saver(run, folder, total, log_every, checkpoint_every, keep_every)
+        try:
+            with progress("training", total, start=step) as tick:
+                for point in points:
+                    run.state = point.state
+                    saver.take(point, request)
+                    tick(point.step - step, saver.note)
+                    step = point.step
+            saver.finish()
+        finally:
+            if folder is not None:
+                folder.close()
+    return run
+
+
+class _Saver:
+    """What happens at the points of a training: metrics, checkpoints, policies."""
+
+    def __init__(
+        self,
+        run: Run,
+        folder: RunFolder | None,
+        total: int,
+        log_every: int,
+        checkpoint_every: int,
+        keep_every: int,
+    ):
+        self.run, self.folder, self.total = run, folder, total
+        self.log_every, self.checkpoint_every, self.keep_every = log_every, checkpoint_every, keep_every
+        self.saved = time.monotonic()
+        self.note = ""
+
+    def take(self, point: Point, request: StopRequest) -> None:
+        """Writes what is due at this point; raises `Stopped` once a stop was asked for."""
+        due = False
+        if point.metrics is not None:
+            self._log(point.step, point.metrics)
+            self.note = _headline(point.metrics)
+            if self.keep_every and point.step % self.keep_every < self.log_every and point.step < self.total:
+                self._keep(point.step)  # before the checkpoint, from which a stopped run goes on
+            due = point.step % self.checkpoint_every < self.log_every or point.step == self.total
+            due = due or time.monotonic() - self.saved >= CHECKPOINT_SECONDS
+        stopping = request.signal is not None and point.step < self.total
+        if self.folder is not None and (due or stopping):
+            self.folder.checkpoint(point.step, self.run.state, as_partial(*point.partial))
+            self.saved = time.monotonic()
+        if stopping:
+            how = "go on with --resume" if self.folder is not None else "nothing was kept: give out"
+            raise Stopped(f"stopped at step {point.step:,}; {how}", request.status)
+
+    def finish(self) -> None:
+        """Writes the policies."""
+        if self.folder is not None:
+            for seed in self.run.seeds:
+                self.run.policy(seed).save(self.folder.path / f"policy-{seed}.bcrl")
+
+    def _log(self, step: int, metrics: dict[str, np.ndarray]) -> None:
+        broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
+        if broken:
+            raise BCRLError(
+                f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate "
+                "(a checkpoint, if there is one, is from before)"
+            )
+        rows = [
+            {"step": step, "seed": seed, **{name: float(values[i]) for name, values in metrics.items()}}
+            for i, seed in enumerate(self.run.seeds)
+        ]
+        self.run.metrics += rows
+        if self.folder is not None:
+            self.folder.add(rows)
+
+    def _keep(self, step: int) -> None:
+        assert self.folder is not None
+        for seed in self.run.seeds:
+            policy = self.run.policy(seed)
+            policy.provenance["step"] = step
+            policy.save(self.folder.path / "steps" / str(step) / f"policy-{seed}.bcrl")
+
+
+def _provenance(data: Dataset, steps: int, cost_critics: Policy | None) -> dict[str, Any]:
     provenance = {
         "bcrl": bcrl.__version__,
         "jax": jax.__version__,
@@ -93,172 +231,21 @@ def fit(
     }
     if cost_critics is not None:
         provenance["cost_critics"] = {
-            "options": _json(cost_critics.method),
+            "options": dataclasses.asdict(cost_critics.method),  # type: ignore[call-overload]
             "provenance": cost_critics.provenance,
             "sha256": tensors_sha256(cost_critics.actor),
         }
-    run = Run(method, spec, tuple(seeds), None, normaliser, provenance, Path(out) if out else None)
-    log = _Log(run, tensorboard)
-    log.check(resume)  # before anything takes time
-    with progress("preparing", 2, "parts") as tick:
-        run.arrays = method.prepare(data, normaliser)
-        tick(note="data")
-        run.state = initial_state(method, spec, run.seeds)
-        tick(note="networks")
-    if cost_critics is not None:
-        run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
-    step = log.open()
-    total = steps * len(schedule)
-    points = train(
-        method, run.arrays, spec, run.seeds, run.state, schedule=schedule, step=step, log_every=log_every
-    )
-    with progress("training", total, start=step) as tick:
-        note = ""
-        for point in points:
-            run.state = point.state
-            if point.metrics is not None:
-                log.add(point.step, point.metrics)
-                note = _headline(point.metrics)
-                if keep_every and point.step % keep_every < log_every and point.step < total:
-                    log.keep(point.step)  # before the checkpoint, from which a stopped run goes on
-                due = point.step % checkpoint_every < log_every or point.step == total
-                if due or time.monotonic() - log.saved >= CHECKPOINT_SECONDS:
-                    log.checkpoint(point.step)
-            tick(point.step - step, note)
-            step = point.step
-    log.close()
-    return run
+    return provenance
 
 
-class _Log:
-    """The run folder. Without a folder, metrics are kept in memory alone."""
-
-    def __init__(self, run: Run, tensorboard: bool):
-        if tensorboard and run.folder is None:
-            raise BCRLError("TensorBoard logs need the folder of a run: give out")
-        if tensorboard:
-            _summary_writer()  # a missing package is to be told before anything is written
-        self.run = run
-        self.rows: list[dict[str, float]] = run.metrics
-        self.tensorboard = tensorboard
-        self.board: Any = None
-        self.saved = time.monotonic()
-
-    @property
-    def config(self) -> dict[str, Any]:
-        run = self.run
-        return {
-            "method": run.method.name,
-            "options": _json(run.method),
-            "seeds": list(run.seeds),
-            "spec": _json(run.spec),
-            "provenance": run.provenance,
-        }
-
-    def check(self, resume: bool) -> None:
-        """Whether the folder is free, or holds this very run. Writes nothing."""
-        folder = self.run.folder
-        if folder is not None and (config := folder / "config.json").exists():
-            if not resume:
-                raise BCRLError(f"{folder}: holds a run already: give --resume to go on, or another --out")
-            _check_same(self.config, _read_config(config), config)
-
-    def open(self) -> int:
-        """Writes the config, or takes up where the checkpoint left off; returns the step to go on from."""
-        folder = self.run.folder
-        if folder is None:
-            return 0
-        config, checkpoint = folder / "config.json", folder / "checkpoint.safetensors"
-        step = 0
-        if not config.exists():
-            clear_run(folder)  # what an earlier run left must not be taken for this one's
-            write_text(config, json.dumps(self.config, indent=2) + "\n")
-        for cut_short in folder.rglob(".*.[0-9]*.*"):
-            cut_short.unlink()  # half a file that a killed run was writing
-        if checkpoint.exists():
-            step = int(read_header(checkpoint, "checkpoint")["step"])
-            self.run.state = read_tensors(checkpoint, self.run.state)
-        self._keep_rows_until(step)
-        if self.tensorboard:
-            self.board = _summary_writer()(str(folder / "tensorboard"), purge_step=step)
-        return step
-
-    def add(self, step: int, metrics: dict[str, Any]) -> None:
-        broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
-        if broken:
-            raise BCRLError(
-                f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate "
-                "(a checkpoint, if there is one, is from before)"
-            )
-        new = [
-            {"step": step, "seed": seed, **{name: float(values[i]) for name, values in metrics.items()}}
-            for i, seed in enumerate(self.run.seeds)
-        ]
-        self.rows += new
-        if self.run.folder is None:
-            return
-        path = self.run.folder / "metrics.csv"
-        # Phases have metrics of their own: columns are fixed by the first row, which holds them all.
-        with open(path, "a", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(new[0]))
-            if file.tell() == 0:
-                writer.writeheader()
-            writer.writerows(new)
-        if self.board is not None:
-            for row in new:
-                for name, value in row.items():
-                    if name not in ("step", "seed"):
-                        self.board.add_scalar(f"seed-{row['seed']}/{name}", value, step)
-
-    def keep(self, step: int) -> None:
-        assert self.run.folder is not None
-        for seed in self.run.seeds:
-            policy = self.run.policy(seed)
-            policy.provenance["step"] = step
-            policy.save(self.run.folder / "steps" / str(step) / f"policy-{seed}.bcrl")
-
-    def checkpoint(self, step: int) -> None:
-        if self.run.folder is not None:
-            header = {"format": "bcrl-checkpoint", "version": 1, "step": step}
-            write_tensors(self.run.folder / "checkpoint.safetensors", self.run.state, header)
-        self.saved = time.monotonic()
-
-    def close(self) -> None:
-        if self.board is not None:
-            self.board.close()
-        if self.run.folder is not None:
-            for seed in self.run.seeds:
-                self.run.policy(seed).save(self.run.folder / f"policy-{seed}.bcrl")
-
-    def _keep_rows_until(self, step: int) -> None:
-        """Forgets metrics later than the checkpoint: those steps are done again."""
-        assert self.run.folder is not None
-        path = self.run.folder / "metrics.csv"
-        if not path.exists():
-            return
-        with open(path, newline="") as file:
-            reader = csv.DictReader(file)
-            # A row cut short by the stop has None in its last columns, and is later than the checkpoint.
-            kept = [row for row in reader if None not in row.values() and int(row["step"]) <= step]
-            names = list(reader.fieldnames or [])
-        with atomic_path(path) as temporary, open(temporary, "w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=names)
-            writer.writeheader()
-            writer.writerows(kept)
-        self.rows += [{name: float(value) for name, value in row.items()} for row in kept]
-
-
-def clear_run(folder: Path) -> None:
-    """Removes what `fit` writes into a folder, and nothing else; the config last, since it marks a run."""
-    names = (
-        "checkpoint.safetensors",
-        "metrics.csv",
-        "policy-*.bcrl",
-        "steps/*/policy-*.bcrl",
-        "config.json",
-    )
-    for path in (path for name in names for path in folder.glob(name)):
-        path.unlink()
+def _config(run: Run) -> dict[str, Any]:
+    return {
+        "method": run.method.name,
+        "options": dataclasses.asdict(run.method),  # type: ignore[call-overload]
+        "seeds": list(run.seeds),
+        "spec": dataclasses.asdict(run.spec),
+        "provenance": run.provenance,
+    }
 
 
 def _check(
@@ -269,9 +256,16 @@ def _check(
     checkpoint_every: int,
     keep_every: int,
     resume: bool,
+    overwrite: bool,
     out: str | os.PathLike | None,
+    tensorboard: bool,
 ) -> None:
-    if not seeds or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
+    if not isinstance(data, Dataset):
+        raise BCRLError(
+            f"data is {data!r}, but must be a Dataset: bcrl.load_data(path) reads one from a file"
+        )
+    whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)
+    if not seeds or not whole or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
         raise BCRLError(f"seeds are {tuple(seeds)}, but must be different whole numbers from 0 up to 2³² − 1")
     for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
         if value < 1:
@@ -280,45 +274,18 @@ def _check(
         raise BCRLError(
             f"keep_every is {keep_every}, but must be 0 (the last alone) or at least log_every {log_every}"
         )
-    if keep_every and out is None:
-        raise BCRLError("keep_every needs the folder of a run: give out")
-    if resume and out is None:
-        raise BCRLError("resume needs the folder of the run: give out")
-    for place in () if out is None else (Path(out), *Path(out).parents):
-        if place.is_file():
-            raise BCRLError(f"{place}: is a file, but a run needs a folder")
+    wanted = {"keep_every": keep_every, "resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}
+    for name, given in wanted.items():
+        if given and out is None:
+            raise BCRLError(f"{name} needs the folder of a run: give out")
+    if resume and overwrite:
+        raise BCRLError("resume goes on with a run and overwrite replaces it: give one of them")
+    if tensorboard:
+        summary_writer()  # a missing package is reported before anything is written
     if not float(data.max_cost.max()) > 0:
         raise BCRLError(
             f"{data.source}: every cost is 0, so there is nothing to bound; check the field costs"
         )
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, OSError) as error:
-        raise BCRLError(f"{path}: not a readable config ({error}): train into another folder") from None
-
-
-def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path) -> None:
-    """Refuses to go on with another run; another version or machine only costs the bit-for-bit equality."""
-    now = json.loads(json.dumps(now))
-    made_by = ("bcrl", "jax", "device")
-    for section in now:
-        new, old = now[section], before.get(section)
-        pairs = [(section, new, old)]
-        if isinstance(new, dict) and isinstance(old, dict):
-            pairs = [(f"{section}.{name}", new.get(name), old.get(name)) for name in {**new, **old}]
-        for name, new_value, old_value in pairs:
-            last = name.rpartition(".")[2]
-            if new_value == old_value or name == "provenance.data":  # a log may be moved: its sha256 counts
-                continue
-            if name.startswith("provenance.") and last in made_by:
-                warnings.warn(f"{path}: {last} was {old_value} and is now {new_value}", stacklevel=3)
-                continue
-            raise BCRLError(
-                f"{path}: {name} was {old_value} and is now {new_value}; resume needs the same run"
-            )
 
 
 def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser:
@@ -358,15 +325,3 @@ def _headline(metrics: dict[str, Any]) -> str:
     """The most telling loss for the progress bar."""
     name = next((n for n in ("policy/loss", "loss") if n in metrics), next(iter(metrics)))
     return f"{name} {float(metrics[name].mean()):.3g}"
-
-
-def _json(record: Any) -> dict[str, Any]:
-    return dataclasses.asdict(record)
-
-
-def _summary_writer() -> Any:
-    try:
-        from tensorboardX import SummaryWriter  # type: ignore[import-not-found]
-    except ImportError:
-        raise BCRLError("TensorBoard logs need one more package: pip install 'bcrl[tensorboard]'") from None
-    return SummaryWriter

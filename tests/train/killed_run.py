@@ -1,6 +1,6 @@
 """Trains in a process of its own and kills itself (SIGKILL, no clean-up) at a place given by name.
 
-python killed_run.py PLACE ARGUMENTS-OF-bcrl.learn...
+python killed_run.py PLACE ARGUMENTS-OF-bcrl.train...
 """
 
 import os
@@ -10,6 +10,7 @@ import sys
 import bcrl.files
 import bcrl.train.run as run
 from bcrl.train.__main__ import main
+from bcrl.train.folder import RunFolder
 
 
 def die() -> None:
@@ -22,27 +23,27 @@ def before_training() -> None:
 
 def after_metrics_before_checkpoint() -> None:
     """Rows are on disk that the checkpoint does not know of."""
-    add = run._Log.add
+    add = RunFolder.add
 
-    def patched(log, step, metrics):
-        add(log, step, metrics)
-        if step == 40:
+    def patched(folder, rows):
+        add(folder, rows)
+        if rows[0]["step"] == 40:
             die()
 
-    run._Log.add = patched
+    RunFolder.add = patched
 
 
 def in_the_middle_of_a_metrics_row() -> None:
-    add = run._Log.add
+    add = RunFolder.add
 
-    def patched(log, step, metrics):
-        add(log, step, metrics)
-        if step == 50:
-            path = log.run.folder / "metrics.csv"
+    def patched(folder, rows):
+        add(folder, rows)
+        if rows[0]["step"] == 50:
+            path = folder.path / "metrics.csv"
             os.truncate(path, path.stat().st_size - 30)
             die()
 
-    run._Log.add = patched
+    RunFolder.add = patched
 
 
 def in_the_middle_of_a_checkpoint() -> None:
@@ -61,7 +62,7 @@ def in_the_middle_of_a_checkpoint() -> None:
 
 
 def after_training_before_the_policies() -> None:
-    run._Log.close = lambda _: die()
+    RunFolder.close = lambda _: die()
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import bcrl
-import bcrl.train.run
 from bcrl.cli.evaluate import policy_files
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.train.run import clear_run, fit
+from bcrl.train.folder import RunFolder, clear_run
+from bcrl.train.run import fit
 
 METHOD = BCAll(hidden=(8,), batch_size=8)
 
@@ -55,11 +55,11 @@ def test_a_stop_between_keeping_and_checkpoint_changes_nothing(whole, tiny_log, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bcrl.train.run._Log, "checkpoint", stop)
+        patch.setattr(RunFolder, "checkpoint", stop)
         with pytest.raises(KeyboardInterrupt):
             train(tiny_log, tmp_path)
     assert sorted(kept(tmp_path)) == ["steps/20/policy-0.bcrl", "steps/20/policy-3.bcrl"]
-    half = tmp_path / "steps/20/.policy-0.4711.bcrl"
+    half = tmp_path / "steps/20/.policy-0.4711-0.bcrl"
     half.write_bytes(b"half")  # as a killed process leaves it
     train(tiny_log, tmp_path, resume=True)
     assert kept(tmp_path) == kept(whole)

@@ -32,7 +32,7 @@ def arguments(log: Path, out: Path, steps: int = 40, phases: str = "in-turn") ->
 
 
 def learn(*words: str, place: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = ["-m", "bcrl.learn"] if place is None else [str(Path(__file__).parent / "killed_run.py"), place]
+    program = ["-m", "bcrl.train"] if place is None else [str(Path(__file__).parent / "killed_run.py"), place]
     return subprocess.run([sys.executable, *program, *words], capture_output=True, text=True, check=False)
 
 
@@ -64,7 +64,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(place, tiny_log_file, uninterrup
 
 def test_a_run_killed_from_outside_resumes_to_the_same_bytes(tiny_log_file, uninterrupted, tmp_path):
     """No arranged place: the kill comes whenever some checkpoint has been seen. Again until it is done."""
-    words = [sys.executable, "-m", "bcrl.learn", *arguments(tiny_log_file, tmp_path / "run"), "--resume"]
+    words = [sys.executable, "-m", "bcrl.train", *arguments(tiny_log_file, tmp_path / "run"), "--resume"]
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     while not checkpoint.exists() and process.poll() is None:
@@ -104,7 +104,7 @@ def test_resume_refuses_another_run(tiny_log, tiny_method, finished):
     refuse("options.tau_c was 0.2 and is now 0.3", method=replace(tiny_method, tau_c=0.3))
     refuse("options.phases was together and is now in-turn", method=replace(tiny_method, phases="in-turn"))
     refuse(r"seeds was \[0\] and is now \[0, 1\]", seeds=(0, 1))
-    refuse("steps was 20 and is now 30", steps=30)
+    refuse("steps were 20 and are now 10: a run can be given more steps", steps=10)
     refuse("provenance.data_sha256", log=replace(tiny_log, rewards=tiny_log.rewards * 2))
     assert contents(finished["out"]) == before
 
