@@ -1,4 +1,4 @@
-"""The folder of a run belongs to the run alone: nothing else in it is touched, and nobody else writes there."""
+"""The folder of a run belongs to the run alone: no other file is touched, and nobody else writes there."""
 
 import json
 import os
