@@ -1,9 +1,16 @@
-"""Every relative link and anchor in the documents exists, and every document can be reached from the README."""
+"""Links, anchors, named files and the map of equations in the documents are true; no table stands twice."""
 
+import re
 from pathlib import Path
 
 import pytest
-from doc_pages import PAGES, ROOT, anchors, links, name
+from doc_pages import PAGES, ROOT, anchors, code_spans, links, name, prose
+
+FILES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("benchmarks", "docs", "src", "tests")
+    for path in (ROOT / folder).rglob("*.*")
+]
 
 
 def target(page: Path, link: str) -> tuple[Path, str]:
@@ -46,3 +53,27 @@ def test_no_table_stands_in_two_places():
                 continue
             assert row not in seen, f"{name(page)} repeats a row of {seen[row]}: {row}"
             seen[row] = name(page)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_source_files_named_in_the_text_exist(page):
+    for span in code_spans(page):
+        if re.fullmatch(r"[\w./-]+\.py", span):
+            assert any(f"/{file}".endswith(f"/{span}") for file in FILES), f"{name(page)}: there is no {span}"
+        elif re.match(r"(src|tests|benchmarks|docs)/[\w./-]+$", span):
+            assert (ROOT / span).exists(), f"{name(page)}: there is no {span}"
+
+
+def test_the_map_from_equation_to_function_is_true():
+    from bcrl import budget
+    from bcrl.learn.acting import BudgetedActor
+    from bcrl.learn.bcrl import BCRL
+
+    owners = {"BCRL": BCRL, "BudgetedActor": BudgetedActor}
+    text = prose(ROOT / "docs/method.md")
+    rows = text.partition("## From equation to function")[2].partition("\n\nAlgorithm 1 with")[0]
+    spans = [span for span in re.findall(r"`([^`]+)`", rows) if not span.endswith(".py")]
+    assert len(spans) > 10
+    for span in spans:
+        owner, _, function = span.rpartition(".")
+        assert callable(getattr(owners[owner] if owner else budget, function, None)), f"there is no {span}"
