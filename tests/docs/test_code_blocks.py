@@ -141,8 +141,10 @@ def test_options_and_verbs_in_the_text_exist(page):
 
 @pytest.mark.parametrize("block", of_kind("toml"), ids=lambda block: block.place)
 def test_plans_are_accepted(block, tmp_path):
+    import bcrl
     from bcrl.bench.plan import read_plan
 
     path = tmp_path / "plan.toml"
     path.write_text(block.text, encoding="utf-8")
-    assert read_plan(path)
+    for entry in read_plan(path)["entries"]:
+        bcrl.make_method(entry.method, **entry.options)  # refuses unknown methods and options
