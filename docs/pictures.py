@@ -1,4 +1,4 @@
-"""Makes the pictures of the documents from the files of `make demo`: run it after that, from the root.
+"""Draws the figures of the documents from the files that `make demo` wrote; run it from the root.
 
 .venv/bin/python docs/pictures.py
 """
@@ -20,7 +20,7 @@ IMAGES = Path("docs/images")
 
 
 def slack_picture(policy: Policy, threshold: float) -> Figure:
-    """One episode: the budget above, the least cost below, and between them the slack."""
+    """A figure of one episode: budget, least cost V_C, and the slack between them."""
     world = make_world("point-circle")
     episode = policy.start(threshold=threshold, horizon=world.horizon)
     key, reset = jax.random.split(jax.random.key(1))

@@ -1,0 +1,151 @@
+"""Every code block of the documents works as printed.
+
+The word after a fence says what is checked:
+- `python`: the blocks of one page are run in order, in one namespace, in an empty folder;
+- `python no-run`: compiled, and everything it imports from bcrl exists (it needs data that is not here);
+- `sh`: whole commands; every `bcrl` line is read by the command line without being run, and every module,
+  script, make target and extra that is named exists;
+- `toml`: a plan that `bcrl bench --plan` accepts;
+- `text`: equations, layouts and output, not checked.
+"""
+
+import ast
+import importlib.util
+import io
+import re
+import shlex
+import tomllib
+from contextlib import redirect_stdout, suppress
+from functools import cache
+from importlib import import_module
+
+import pytest
+from doc_pages import PAGES, ROOT, Block, blocks, code_spans, name
+
+from bcrl.cli import VERBS, main
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+KINDS = {("python",), ("python", "no-run"), ("sh",), ("toml",), ("text",)}
+SLOW = ("README.md",)  # records a log and trains
+RUNNABLE = [page for page in PAGES if any(block.words == ("python",) for block in blocks(page))]
+
+
+def of_kind(*words: str) -> list[Block]:
+    return [block for block in BLOCKS if block.words == words]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
+def test_every_block_says_what_it_is(block):
+    assert block.words in KINDS, f"{block.place}: ```{' '.join(block.words)} is none of {sorted(KINDS)}"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, id=name(p), marks=[pytest.mark.slow] if name(p) in SLOW else []) for p in RUNNABLE],
+)
+def test_python_blocks_run_as_printed(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for block in blocks(page):
+        if block.words == ("python",):
+            # Blank lines before the code: an error then names the line of the document.
+            code = compile("\n" * block.line + block.text, str(page), "exec")
+            exec(code, namespace)
+
+
+@pytest.mark.parametrize("block", of_kind("python", "no-run"), ids=lambda block: block.place)
+def test_what_other_python_blocks_import_exists(block):
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bcrl"):
+            module = import_module(node.module)  # type: ignore[arg-type]
+            missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+            assert not missing, f"{block.place}: {node.module} has no {missing[0]}"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "bcrl":
+            assert hasattr(import_module("bcrl"), node.attr), f"{block.place}: there is no bcrl.{node.attr}"
+
+
+def commands(block: Block) -> list[list[str]]:
+    """The commands of a block, without comments; a line that ends in a backslash goes on."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def verb_of(words: list[str]) -> str | None:
+    return next((verb for n in (2, 1) if (verb := " ".join(words[:n])) in VERBS), None)
+
+
+@pytest.mark.parametrize("block", of_kind("sh"), ids=lambda block: block.place)
+def test_commands_are_understood(block, monkeypatch, capsys):
+    for words in commands(block):
+        line = f"{block.place}: {shlex.join(words)}"
+        match words:
+            case ["bcrl", *rest]:
+                verb = verb_of(rest)
+                assert verb is not None, f"{line}: there is no such verb"
+                monkeypatch.setattr(import_module(VERBS[verb][0]).Command, "run", lambda command: None)
+                try:
+                    main(rest)
+                except SystemExit:  # how a mistake of the user ends
+                    pytest.fail(f"{line}: {capsys.readouterr().err}")
+            case ["python", "-m", module, *_]:
+                assert importlib.util.find_spec(module), line
+            case ["python", script, *_]:
+                assert (ROOT / script).is_file(), line
+            case ["make", target]:
+                assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE), line
+            case ["pip", "install", requirement]:
+                named = set(re.findall(r"[\w-]+", requirement.partition("[")[2]))
+                assert named <= extras(), line
+            case [program, *_]:
+                known = ("cd", "chromium", "git", "sqlite3", ".venv/bin/pytest", ".venv/bin/ruff")
+                assert program in known, line
+
+
+@cache
+def extras() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return set(project["optional-dependencies"])
+
+
+@cache
+def help_text(*words: str) -> str:
+    said = io.StringIO()
+    with redirect_stdout(said), suppress(SystemExit):
+        main([*words, "--help"])
+    return said.getvalue()
+
+
+@cache
+def all_options() -> set[str]:
+    """Every option of every verb, and of every method that `bcrl train` knows."""
+    overview = help_text("train")
+    methods = re.search(r"--method \{(.*?)\}", overview, re.DOTALL)
+    assert methods, overview
+    chosen = [("train", "--method", method) for method in re.findall(r"[a-z][\w-]*", methods[1])]
+    pages = [help_text(*words) for words in [*(tuple(verb.split()) for verb in VERBS), *chosen]]
+    return {option for page in pages for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", page)}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
+def test_options_and_verbs_in_the_text_exist(page):
+    """Not the changelog, which also names what is gone."""
+    elsewhere = {"--set", "--only", "--methods", "--repeats", "--batch", "--headless", "--window-size"}
+    for span in code_spans(page):
+        words = span.split()
+        if words[0] == "bcrl" and len(words) > 1 and words[1] != "VERB":
+            assert any(verb.split()[0] == words[1] for verb in VERBS), f"{name(page)}: `{span}`: no such verb"
+        if words[0] in ("python", "chromium", "pytest"):
+            continue
+        unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)) - all_options() - elsewhere
+        assert not unknown, f"{name(page)}: `{span}`: there is no {sorted(unknown)[0]}"
+
+
+@pytest.mark.parametrize("block", of_kind("toml"), ids=lambda block: block.place)
+def test_plans_are_accepted(block, tmp_path):
+    import bcrl
+    from bcrl.bench.plan import read_plan
+
+    path = tmp_path / "plan.toml"
+    path.write_text(block.text, encoding="utf-8")
+    for entry in read_plan(path)["entries"]:
+        bcrl.make_method(entry.method, **entry.options)  # refuses unknown methods and options
