@@ -14,7 +14,7 @@ from bcrl.cmdp import (
     sample_log,
     unconstrained,
 )
-from bcrl.cmdp.values import occupancy
+from bcrl.cmdp._values import occupancy
 
 
 def standard_error(model: CMDP, counts: np.ndarray, starts: int, budget: float) -> float:

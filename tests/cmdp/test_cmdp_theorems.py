@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bcrl.cmdp import CMDP, CostCritic, cost_critic, evaluate, expectile_critic, least_cost, plan, simulate
-from bcrl.cmdp.slack import SlackGrid, solve_chain
+from bcrl.cmdp._slack import SlackGrid, solve_chain
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=60, deadline=None)

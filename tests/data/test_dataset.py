@@ -31,6 +31,7 @@ def logs(draw: st.DrawFn) -> Dataset:
         next_observations=rng.normal(size=(rows, 2)),
         terminals=terminals,
         timeouts=timeouts,
+        consecutive=False,
     )
 
 
@@ -114,7 +115,8 @@ def test_it_is_read_only_but_the_callers_array_is_not(arrays):
 def test_fingerprint_sees_values_and_shapes_but_not_the_source(arrays):
     reference = Dataset(**arrays).fingerprint()
     assert Dataset(**arrays, source="elsewhere").fingerprint() == reference
-    assert Dataset(**arrays | {"observations": arrays["observations"][:, ::-1]}).fingerprint() != reference
+    backwards = arrays | {"observations": arrays["observations"][:, ::-1]}
+    assert Dataset(**backwards, consecutive=False).fingerprint() != reference
     assert Dataset(**arrays | {"costs": np.stack([arrays["costs"]] * 2, 1)}).fingerprint() != reference
 
 
@@ -159,6 +161,6 @@ def test_importing_the_room_needs_numpy_only():
     code = (
         "import sys\n"
         "for name in ('h5py', 'rich', 'tyro', 'jax', 'gymnasium', 'safetensors'): sys.modules[name] = None\n"
-        "import bcrl.data, bcrl.data.summary, bcrl.data.picture\n"
+        "import bcrl.data, bcrl.data.preprocess\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -11,8 +11,9 @@ import pytest
 from hub_server import COMMIT, Hub, serve
 
 from bcrl.cli import main
-from bcrl.data import Dataset, fetch
-from bcrl.data.fetch import Unreachable, fetch_files
+from bcrl.data import Dataset, fetch_files
+from bcrl.data import _fetch as fetch
+from bcrl.data._fetch import Unreachable
 from bcrl.errors import BCRLError
 from bcrl.worlds.tasks import find_task, tasks
 

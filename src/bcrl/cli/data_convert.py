@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from bcrl.cli.out import check_log
-from bcrl.data.files import load_data, save_data
+from bcrl.data import load_data, save_data
 
 
 @dataclass

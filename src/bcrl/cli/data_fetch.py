@@ -36,7 +36,7 @@ class Command:
     """Replace a file of the same name that is not the hub's."""
 
     def run(self) -> None:
-        from bcrl.data.fetch import fetch_files
+        from bcrl.data import fetch_files
 
         tasks = self._chosen()
         files = fetch_files(

@@ -8,11 +8,11 @@ import tyro
 
 from bcrl.cli.arguments import numbers
 from bcrl.cli.out import check_log
-from bcrl.data.files import load_data, save_data
+from bcrl.data import load_data, save_data
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
-    from bcrl.data.dataset import Dataset
+    from bcrl.data import Dataset
     from bcrl.data.preprocess import Box, Grid
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from bcrl.data.dataset import Dataset
-from bcrl.data.files import load_data
-from bcrl.data.summary import summarise
+from bcrl.data import Dataset, density_picture, load_data, summarise
 
 
 @dataclass
@@ -33,8 +31,6 @@ class Command:
 def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
-
-    from bcrl.data.picture import density_picture
 
     width = max(80, min(Console().width, 100))  # a narrower table would lose digits: let the terminal wrap it
     console = Console(width=width, highlight=False)

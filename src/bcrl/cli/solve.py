@@ -72,8 +72,8 @@ class Command:
         from rich.table import Table
 
         from bcrl.cmdp import Column, optimum, plan, simulate, unconstrained
-        from bcrl.cmdp.checks import show
-        from bcrl.cmdp.controller import joint_least_cost
+        from bcrl.cmdp._checks import show
+        from bcrl.cmdp._controller import joint_least_cost
 
         table = Table("", "return", "cost", "", box=None, header_style="bold", pad_edge=False)
         for column in table.columns[1:3]:

@@ -4,9 +4,9 @@ from bcrl.cmdp._extras import need
 
 need("scipy", "highspy", "numba")
 
-from bcrl.cmdp.augmented import SlackPolicy  # noqa: E402
-from bcrl.cmdp.build import from_gymnasium, from_log  # noqa: E402
-from bcrl.cmdp.controller import (  # noqa: E402
+from bcrl.cmdp._augmented import SlackPolicy  # noqa: E402
+from bcrl.cmdp._build import from_gymnasium, from_log  # noqa: E402
+from bcrl.cmdp._controller import (  # noqa: E402
     BudgetWarning,
     Episode,
     Evaluation,
@@ -14,15 +14,15 @@ from bcrl.cmdp.controller import (  # noqa: E402
     StationaryPolicy,
     TabularPolicy,
 )
-from bcrl.cmdp.frontier import Column, Frontier, Optimum, frontier, optimum  # noqa: E402
-from bcrl.cmdp.grid_env import GridWorldEnv  # noqa: E402
-from bcrl.cmdp.gridworld import GridWorld, layouts  # noqa: E402
-from bcrl.cmdp.lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
-from bcrl.cmdp.model import CMDP  # noqa: E402
-from bcrl.cmdp.paper_mode import PaperPolicy  # noqa: E402
-from bcrl.cmdp.plan import plan  # noqa: E402
-from bcrl.cmdp.simulate import Simulation, sample_log, simulate  # noqa: E402
-from bcrl.cmdp.values import (  # noqa: E402
+from bcrl.cmdp._frontier import Column, Frontier, Optimum, frontier, optimum  # noqa: E402
+from bcrl.cmdp._grid_env import GridWorldEnv  # noqa: E402
+from bcrl.cmdp._gridworld import GridWorld, layouts  # noqa: E402
+from bcrl.cmdp._lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
+from bcrl.cmdp._model import CMDP  # noqa: E402
+from bcrl.cmdp._paper_mode import PaperPolicy  # noqa: E402
+from bcrl.cmdp._plan import plan  # noqa: E402
+from bcrl.cmdp._simulate import Simulation, sample_log, simulate  # noqa: E402
+from bcrl.cmdp._values import (  # noqa: E402
     CostCritic,
     cost_critic,
     evaluate,

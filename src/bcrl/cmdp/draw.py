@@ -5,7 +5,7 @@ from rich.columns import Columns
 from rich.panel import Panel
 from rich.text import Text
 
-from bcrl.cmdp.gridworld import ARROWS, GridWorld
+from bcrl.cmdp._gridworld import ARROWS, GridWorld
 
 SHADES = ((1.0, "█"), (0.3, "▓"), (0.1, "▒"), (0.01, "░"))
 STYLES = {"#": "dim", "S": "bold cyan", "G": "bold green", "!": "red", "X": "yellow", "Y": "magenta"}

@@ -6,13 +6,13 @@ What needs chance takes a seed, and the same seed gives the same log.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.checks import FIELDS, fault
-from bcrl.data.dataset import Dataset, Floats, Ints
+from bcrl.data._checks import fault
+from bcrl.data._dataset import Dataset, Floats, Ints
 
 OUTLIER_REWARD = 1.5
 """What the rewards of an outlier are multiplied by, as in DSRL."""
@@ -45,17 +45,35 @@ def thin(data: Dataset, grid: Grid, seed: int) -> Dataset:
     for name, least in {"cost_cells": 1, "return_cells": 1, "most_per_cell": 1, "sparse_cell": 0}.items():
         if getattr(grid, name) < least:
             raise fault(data.source, f"{name} is {getattr(grid, name)}; give {least} or more")
-    rows = _cells(_costs(data), grid.cost_cells)
-    columns = _cells(data.episode_returns, grid.return_cells)
-    cells = rows * grid.return_cells + columns
-    shuffled = np.random.default_rng(seed).permutation(data.episode_count)
-    by_cell = shuffled[np.argsort(cells[shuffled], kind="stable")]
-    _, starts, sizes = np.unique(cells[by_cell], return_index=True, return_counts=True)
-    place = np.arange(len(by_cell)) - np.repeat(starts, sizes)
-    kept = by_cell[(place < grid.most_per_cell) & (np.repeat(sizes, sizes) > grid.sparse_cell)]
+    costs, returns = _costs(data), data.episode_returns
+    drawn = draw_by_cell(
+        (_fractions(costs, costs), grid.cost_cells),
+        (_fractions(returns, returns), grid.return_cells),
+        np.random.default_rng(seed),
+    )
+    kept = drawn.episode[(drawn.turn < grid.most_per_cell) & (drawn.cell_size > grid.sparse_cell)]
     if not kept.size:
         raise fault(data.source, f"every cell has {grid.sparse_cell} episodes or fewer; take fewer cells")
     return data.select_episodes(np.sort(kept))
+
+
+class Drawn(NamedTuple):
+    """Episodes cell by cell, in random order within each cell."""
+
+    episode: Ints
+    turn: Ints
+    """How many episodes of its cell come before it."""
+    cell_size: Ints
+    """How many episodes its cell has."""
+
+
+def draw_by_cell(rows: tuple[Floats, int], columns: tuple[Floats, int], random: np.random.Generator) -> Drawn:
+    """Episodes cell by cell of a grid; `rows` and `columns` are places from 0 to 1 and numbers of cells."""
+    cells = _cells(*rows) * columns[1] + _cells(*columns)
+    shuffled = random.permutation(len(cells))
+    episode = shuffled[np.argsort(cells[shuffled], kind="stable")]
+    _, starts, sizes = np.unique(cells[episode], return_index=True, return_counts=True)
+    return Drawn(episode, np.arange(len(episode)) - np.repeat(starts, sizes), np.repeat(sizes, sizes))
 
 
 def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -> Dataset:
@@ -152,11 +170,11 @@ def _fractions(values: Floats, whole: Floats) -> Floats:
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
 
 
-def _cells(values: Floats, count: int) -> Ints:
-    """The cell of each value among `count` equal ones over their range. The largest is in the last one."""
-    return np.minimum((_fractions(values, values) * count).astype(np.int64), count - 1)
+def _cells(fractions: Floats, count: int) -> Ints:
+    """The cell of each number from 0 to 1 among `count` equal ones; 1 is in the last one."""
+    return np.minimum((fractions * count).astype(np.int64), count - 1)
 
 
 def _replace(data: Dataset, label: str, **arrays: NDArray[Any]) -> Dataset:
-    fields = {name: getattr(data, name) for name in FIELDS} | arrays
-    return Dataset(**fields, source=f"{data.source or 'data set'} ({label})")
+    source = f"{data.source or 'data set'} ({label})"
+    return Dataset.from_arrays(data.arrays() | arrays, source, consecutive=data.consecutive)

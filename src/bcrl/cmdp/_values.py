@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._model import CMDP
 
 # Advantages below this part of the largest value are ties: sparse solves are exact to a little less.
 TIE = 1e-12

@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.controller import FALLBACK, TABLE, Budget, BudgetWarning, Memory, TabularPolicy
-from bcrl.cmdp.lp import solve_lp
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import CostCritic, evaluate, least_cost, occupancy, q_values, value_iteration
+from bcrl.cmdp._controller import FALLBACK, TABLE, Budget, BudgetWarning, Memory, TabularPolicy
+from bcrl.cmdp._lp import solve_lp
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import CostCritic, evaluate, least_cost, occupancy, q_values, value_iteration
 from bcrl.errors import BCRLError
 
 Update = Literal["soft", "direct"]

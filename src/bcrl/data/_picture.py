@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.data.dataset import Floats, Ints
+from bcrl.data._dataset import Floats, Ints
 
 _SHADES, _PLAIN_SHADES = "·░▒▓█", ".:+#@"
 

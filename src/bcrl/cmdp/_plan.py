@@ -2,10 +2,10 @@
 
 from typing import Literal, overload
 
-from bcrl.cmdp.augmented import SlackPolicy, plan_slack
-from bcrl.cmdp.controller import Budget
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.paper_mode import PaperPolicy, Solver, Update, plan_paper
+from bcrl.cmdp._augmented import SlackPolicy, plan_slack
+from bcrl.cmdp._controller import Budget
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._paper_mode import PaperPolicy, Solver, Update, plan_paper
 from bcrl.errors import BCRLError
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from bcrl.cmdp.lp import infeasible
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import evaluate, lexicographic, policy_iteration_also, unconstrained
+from bcrl.cmdp._lp import infeasible
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import evaluate, lexicographic, policy_iteration_also, unconstrained
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import as_integers
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._checks import as_integers
+from bcrl.cmdp._model import CMDP
 from bcrl.errors import BCRLError
 
 

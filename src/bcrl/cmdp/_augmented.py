@@ -7,14 +7,14 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.controller import TABLE, Budget, Memory, MixturePolicy, TabularPolicy, joint_least_cost
-from bcrl.cmdp.frontier import Column, Optimum, optimum, totals
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.slack import SlackGrid, solve_chain
-from bcrl.cmdp.sweep import extract, sweep
-from bcrl.cmdp.sweep_many import sweep_many
-from bcrl.cmdp.values import cost_critic, occupancy
+from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._controller import TABLE, Budget, Memory, MixturePolicy, TabularPolicy, joint_least_cost
+from bcrl.cmdp._frontier import Column, Optimum, optimum, totals
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._slack import SlackGrid, solve_chain
+from bcrl.cmdp._sweep import extract, sweep
+from bcrl.cmdp._sweep_many import sweep_many
+from bcrl.cmdp._values import cost_critic, occupancy
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 

@@ -12,9 +12,9 @@ from itertools import product
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import solve_discounted
+from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import solve_discounted
 from bcrl.progress import progress
 
 # Beyond this many (state, bin) pairs a sparse LU fills in too much and plain iteration is faster.

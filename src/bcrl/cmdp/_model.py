@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import (
+from bcrl.cmdp._checks import (
     Sparse,
     as_floats,
     canonical_rows,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._model import CMDP
 from bcrl.errors import BCRLError
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])

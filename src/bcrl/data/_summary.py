@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bcrl.data.dataset import Dataset, Floats
+from bcrl.data._dataset import Dataset, Floats
 
 THRESHOLDS = (10, 20, 40, 80)
 """The paper's thresholds κ."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from bcrl.data.checks import one_line
+from bcrl.data._checks import one_line
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp.controller import Budget, TabularPolicy
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._controller import Budget, TabularPolicy
+from bcrl.cmdp._model import CMDP
 from bcrl.progress import progress
 
 

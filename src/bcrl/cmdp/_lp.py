@@ -7,9 +7,9 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse, show
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import least_cost
+from bcrl.cmdp._checks import Sparse, show
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import least_cost
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp.checks import show
-from bcrl.cmdp.frontier import Column, Frontier, Optimum, lottery, totals
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import lexicographic, occupancy
+from bcrl.cmdp._checks import show
+from bcrl.cmdp._frontier import Column, Frontier, Optimum, lottery, totals
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import lexicographic, occupancy
 from bcrl.errors import BCRLError
 
 Budget = float | Sequence[float] | np.ndarray
