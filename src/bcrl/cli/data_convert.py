@@ -20,11 +20,15 @@ class Command:
     """What to write; the suffix chooses the format: .hdf5, .h5, .npz, .minari (a folder). Or minari:ID."""
     cost_key: str = "cost"
     """The info of a Minari data set that holds the costs, such as cost or cost_sum."""
+    not_consecutive: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Accept a log whose rows do not follow one another, such as a sample of transitions; the new file is
+    marked so."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace what is there."""
 
     def run(self) -> None:
         check_log(self.out, self.overwrite)
-        data = load_data(self.log, cost_key=self.cost_key)
+        consecutive = False if self.not_consecutive else None
+        data = load_data(self.log, cost_key=self.cost_key, consecutive=consecutive)
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")

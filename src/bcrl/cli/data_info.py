@@ -1,6 +1,7 @@
 """`bcrl data info FILE`."""
 
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,9 @@ def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
     say(facts["file"], "bold")
     for label, value in _heading(facts):
         say(f"  {label:<12}{value}")
+    for line in dataset.transitions.faults() or ["next_observations match the next rows"]:
+        for part in textwrap.wrap(line, width - 4):
+            say(f"  {part}")
     console.print(_table(facts, plain))
     for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
         within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())

@@ -1,5 +1,6 @@
 """The facts about a log, as plain numbers that print and turn into JSON."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "cost_count": dataset.cost_count,
         "episodes_ended_by_terminal": float(dataset.terminals[dataset.ends].mean()),
         "episodes_ended_by_timeout": float(dataset.timeouts[dataset.ends].mean()),
+        "consecutive": dataset.consecutive,
+        "next_observations": asdict(dataset.transitions),
         "observation": _range(dataset.observations),
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),

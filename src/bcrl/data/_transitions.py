@@ -63,13 +63,10 @@ def examine(arrays: Mapping[str, NDArray[Any]]) -> Transitions:
     equal = _equal_below(observations, following)
     at_timeout = np.flatnonzero(arrays["timeouts"][:-1] & ~arrays["terminals"][:-1])
     shifted = int(equal[at_timeout].sum())
-    # In a world with few states or one start the match may be chance. It is then about as frequent with the
-    # first row of the episode after the following one.
     firsts = np.flatnonzero(np.concatenate([[True], ends]))
-    if shifted and len(firsts) > 2:
-        other = firsts[(np.searchsorted(firsts, at_timeout, side="right") + 1) % len(firsts)]
-        by_chance = int((following[at_timeout] == observations[other]).all(axis=1).sum())
-        shifted = shifted if shifted > 2 * by_chance else 0
+    if shifted:
+        by_chance = _matches_by_chance(following[at_timeout], observations[firsts], shifted)
+        shifted = shifted if shifted > 2 * by_chance + 3 * by_chance**0.5 else 0
     return Transitions(
         inside=int((~ends).sum()),
         broken=int((~ends & ~equal).sum()),
@@ -102,3 +99,15 @@ def _equal_below(observations: NDArray[Any], following: NDArray[Any]) -> NDArray
         difference = np.abs(following[rows].astype(np.float64) - observations[rows + 1])
         equal[rows] = (difference <= allowed).all(axis=1)
     return equal
+
+
+def _matches_by_chance(last: NDArray[Any], firsts: NDArray[Any], shifted: int) -> float:
+    """How many of `last` would match the first row of another episode drawn at random.
+
+    In a world with few states or one start that is many, and then a match says nothing.
+    """
+    _, codes = np.unique(np.concatenate([last, firsts]), axis=0, return_inverse=True)
+    codes = codes.ravel()
+    counts = np.bincount(codes[len(last) :], minlength=codes.max() + 1)
+    others = max(float(counts[codes[: len(last)]].sum() - shifted), 0.0)
+    return others / max(len(firsts) - 1, 1)
