@@ -69,6 +69,25 @@ def test_episodes_equal_a_loop(data: Dataset):
     assert data.max_cost.tolist() == [max(column) for column in data.costs_2d.T.tolist()]
 
 
+@given(logs(), st.sampled_from([1.0, 0.9, 0.0]))
+def test_sums_to_go_equal_a_loop(data: Dataset, gamma: float):
+    for values in (data.rewards, data.costs):
+        expected = np.zeros(values.shape)
+        for rows in by_loop(data):
+            rest = 0.0
+            for row in reversed(rows):
+                rest = values[row].astype(np.float64) + gamma * rest
+                expected[row] = rest
+        found = data.sums_to_go(values, gamma)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_sums_to_go_needs_a_value_for_each_row(arrays):
+    with pytest.raises(BCRLError, match="log: sums_to_go got 3 rows for 12 transitions"):
+        Dataset(**arrays, source="log").sums_to_go([1, 2, 3])
+
+
 @given(logs(), st.data())
 def test_selected_episodes_equal_a_loop(data: Dataset, draws: st.DataObject):
     episodes = by_loop(data)

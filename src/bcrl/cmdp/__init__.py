@@ -1,4 +1,4 @@
-"""Tabular CMDPs: exact answers, the budget-augmented MDP with its guarantee kept, and the grid world."""
+"""Tabular CMDPs: exact optima, a budget-augmented MDP that never exceeds its budget, and the grid world."""
 
 from bcrl.cmdp._extras import need
 
@@ -6,6 +6,7 @@ need("scipy", "highspy", "numba")
 
 from bcrl.cmdp._augmented import SlackPolicy  # noqa: E402
 from bcrl.cmdp._build import from_gymnasium, from_log  # noqa: E402
+from bcrl.cmdp._checks import show  # noqa: E402
 from bcrl.cmdp._controller import (  # noqa: E402
     BudgetWarning,
     Episode,
@@ -13,6 +14,7 @@ from bcrl.cmdp._controller import (  # noqa: E402
     MixturePolicy,
     StationaryPolicy,
     TabularPolicy,
+    joint_least_cost,
 )
 from bcrl.cmdp._frontier import Column, Frontier, Optimum, frontier, optimum  # noqa: E402
 from bcrl.cmdp._grid_env import GridWorldEnv  # noqa: E402
@@ -57,12 +59,14 @@ __all__ = [
     "from_gymnasium",
     "from_log",
     "frontier",
+    "joint_least_cost",
     "layouts",
     "least_cost",
     "optimum",
     "plan",
     "policy_iteration",
     "sample_log",
+    "show",
     "simulate",
     "smallest_budget",
     "solve_lp",

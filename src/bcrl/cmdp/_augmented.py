@@ -24,7 +24,7 @@ REACH = 10.0
 FINEST = 1e-2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SlackPolicy(TabularPolicy):
     """The default: memory is the drawn slack bin; J_C ≤ δ from every state and bin, not only the start.
 
@@ -45,6 +45,9 @@ class SlackPolicy(TabularPolicy):
     """(S, bins): the two bins between which the lottery over slack draws; both the bin itself for none."""
     whole: MixturePolicy
     shield: bool
+
+    def __repr__(self) -> str:
+        return f"SlackPolicy({self.model!r}, {self.grid.bins} bins of slack{', shield' * self.shield})"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
         slack = self._initial_slack(self.model.budget_vector(budget))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp._checks import show
+from bcrl.cmdp._checks import ShortRepr, show
 from bcrl.cmdp._frontier import Column, Frontier, Optimum, lottery, totals
 from bcrl.cmdp._model import CMDP
 from bcrl.cmdp._values import lexicographic, occupancy
@@ -35,8 +35,8 @@ class Memory:
         return self.column == FALLBACK
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """J_R and J_C of Eq. (1) for one budget, exact."""
 
     total_return: float
@@ -87,6 +87,9 @@ class Episode:
     def __init__(self, policy: TabularPolicy, memory: Memory, rng: np.random.Generator):
         self._policy, self._memory, self._rng = policy, memory, rng
 
+    def __repr__(self) -> str:
+        return f"Episode({self._policy!r}, slack {show(self._memory.slack[0])})"
+
     def act(self, state: int) -> int:
         """The action for `state`; the slack has been updated for the step that led here."""
         state = int(state)
@@ -123,6 +126,9 @@ class MixturePolicy(TabularPolicy):
         self.model = model
         self.columns = tuple(solved) if isinstance(solved, Sequence) else solved.columns
         self.fallback_policy = joint_least_cost(model)
+
+    def __repr__(self) -> str:
+        return f"MixturePolicy({self.model!r}, {len(self.columns)} deterministic policies)"
 
     def probabilities(self, budget: Budget) -> np.ndarray | None:
         """The lottery over the columns for a start with `budget`; None when none keeps it."""
@@ -176,6 +182,9 @@ class StationaryPolicy(TabularPolicy):
     def __init__(self, model: CMDP, probabilities: np.ndarray):
         self.model, self.policy = model, probabilities
         self._cumulative = np.cumsum(probabilities, 1)
+
+    def __repr__(self) -> str:
+        return f"StationaryPolicy({self.model!r})"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
         return Memory(np.zeros((episodes, len(self.model.costs))), np.full(episodes, TABLE))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
+from bcrl.cmdp._checks import ShortRepr
 from bcrl.cmdp._lp import infeasible
 from bcrl.cmdp._model import CMDP
 from bcrl.cmdp._values import evaluate, lexicographic, policy_iteration_also, unconstrained
@@ -23,8 +24,8 @@ USUAL = 24
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
-@dataclass(frozen=True)
-class Column:
+@dataclass(frozen=True, repr=False)
+class Column(ShortRepr):
     """A deterministic policy with its exact return and costs, from the start and from every state."""
 
     policy: np.ndarray
@@ -51,8 +52,8 @@ class Column:
         return cls(policy, values[0], values[1:], float(means[0]), means[1:])
 
 
-@dataclass(frozen=True)
-class Optimum:
+@dataclass(frozen=True, repr=False)
+class Optimum(ShortRepr):
     """The CMDP optimum: draw one of `columns` with `probabilities` when an episode starts, then follow it."""
 
     value: float
@@ -186,8 +187,8 @@ def _least_extra(costs: np.ndarray, budget: np.ndarray) -> tuple[float, np.ndarr
     return float(solved.fun), weights, float(solved.eqlin.marginals[0])
 
 
-@dataclass(frozen=True)
-class Frontier:
+@dataclass(frozen=True, repr=False)
+class Frontier(ShortRepr):
     """The vertices of return(budget) for the start distribution, by rising cost; linear between them."""
 
     columns: tuple[Column, ...]

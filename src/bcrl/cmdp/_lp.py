@@ -7,15 +7,15 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp._checks import Sparse, show
+from bcrl.cmdp._checks import ShortRepr, Sparse, show
 from bcrl.cmdp._model import CMDP
 from bcrl.cmdp._values import least_cost
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 
 
-@dataclass(frozen=True)
-class LPSolution:
+@dataclass(frozen=True, repr=False)
+class LPSolution(ShortRepr):
     """The optimum of a CMDP over all policies."""
 
     value: float

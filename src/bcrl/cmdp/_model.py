@@ -1,7 +1,6 @@
 """A tabular CMDP ⟨S, A, T, r, c, γ, μ₀⟩, checked on entry."""
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,13 +19,14 @@ from bcrl.cmdp._checks import (
     show,
     start_distribution,
 )
+from bcrl.data import read_npz
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
 
 FORMAT = "bcrl-cmdp-1"
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class CMDP:
     """A constrained Markov decision process with S states, A actions and N costs.
 
@@ -88,6 +88,10 @@ class CMDP:
         ):
             object.__setattr__(self, name, field)
 
+    def __repr__(self) -> str:
+        costs = f"{len(self.costs)} cost{'s' * (len(self.costs) > 1)}"
+        return f"CMDP({self.states:,} states, {self.actions} actions, {costs}, gamma {self.gamma:g})"
+
     @property
     def states(self) -> int:
         return self.rewards.shape[0]
@@ -141,15 +145,13 @@ class CMDP:
         path = Path(path)
         if not path.is_file():
             raise BCRLError(f"{path}: there is no such file")
-        try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise BCRLError(f"{path}: not a readable NPZ file ({error})") from None
+        arrays = read_npz(path)
         try:
             return cls._from_npz(arrays)
         except BCRLError as error:
             raise BCRLError(f"{path}: {error}") from None
+        except (ValueError, TypeError, OverflowError) as error:  # arrays of other types than a model's
+            raise BCRLError(f"{path}: its arrays do not make a model ({error}); write it with save") from None
 
     @classmethod
     def _from_npz(cls, arrays: dict[str, np.ndarray]) -> "CMDP":

@@ -23,7 +23,7 @@ class PaperMemory(Memory):
     """What the next state's budget follows from, (n,): the budget itself, or with soft tracking its slack."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PaperPolicy(TabularPolicy):
     """Memory is the budget bin; outside the safe set the action is the least-cost one (Algorithm 2)."""
 
@@ -36,6 +36,9 @@ class PaperPolicy(TabularPolicy):
     actions: np.ndarray
     """(S, K)."""
     update: Update
+
+    def __repr__(self) -> str:
+        return f"PaperPolicy({self.model!r}, {len(self.budgets)} bins of budget, {self.update} update)"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> PaperMemory:
         pending = float(self.model.budget_vector(budget)[0])

@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bcrl.cmdp._checks import ShortRepr
 from bcrl.cmdp._controller import Budget, TabularPolicy
 from bcrl.cmdp._model import CMDP
 from bcrl.progress import progress
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(ShortRepr):
     """Mean discounted return and costs with their standard errors, and the share of fallback actions."""
 
     total_return: float

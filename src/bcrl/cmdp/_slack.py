@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._checks import ShortRepr, Sparse
 from bcrl.cmdp._model import CMDP
 from bcrl.cmdp._values import solve_discounted
 from bcrl.progress import progress
@@ -21,8 +21,8 @@ from bcrl.progress import progress
 DIRECT = 6_000
 
 
-@dataclass(frozen=True)
-class SlackGrid:
+@dataclass(frozen=True, repr=False)
+class SlackGrid(ShortRepr):
     """Levels of slack per cost, (N, K), level 0 first, and the base policy's critics."""
 
     model: CMDP

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._checks import ShortRepr, Sparse
 from bcrl.cmdp._model import CMDP
 
 # Advantages below this part of the largest value are ties: sparse solves are exact to a little less.
@@ -151,8 +151,8 @@ def lexicographic(model: CMDP, first: np.ndarray, second: np.ndarray) -> np.ndar
     return policy_iteration(model, second, best, policy)[0]
 
 
-@dataclass(frozen=True)
-class CostCritic:
+@dataclass(frozen=True, repr=False)
+class CostCritic(ShortRepr):
     """V_C and Q_C of a base policy: with the least-cost one, Eqs. (def_vcs) and (def_qcs)."""
 
     policy: np.ndarray

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault
+from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault, reading
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
@@ -87,9 +87,10 @@ class NPZ:
         return fault(self.source, f"{name} cannot be read ({reason}); copy or record it again")
 
 
-def read_npz(path: Path, source: str) -> dict[str, NDArray[Any]]:
-    """All arrays of an NPZ file; sizes are checked before any is read."""
-    with NPZ(path, source) as file:
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file; sizes are checked before any is read, and damage is a BCRLError."""
+    source = str(path)
+    with reading(source, "NPZ"), NPZ(path, source) as file:
         headers = {name: file.header(name) for name in file.names}
         for name, header in headers.items():
             if header.dtype.hasobject:
