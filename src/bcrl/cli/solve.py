@@ -26,7 +26,7 @@ class Command:
     gamma: float = 0.99
     """Grid world: discount."""
     mode: Literal["slack", "paper"] = "slack"
-    """`slack` never exceeds the budget; `paper` rounds budgets to the nearest bin as the paper does, and can."""
+    """`slack` never exceeds the budget; `paper` rounds budgets to bins as the paper does, and can."""
     bins: int | None = None
     """Levels of slack per cost (50), or budget bins in mode paper (101)."""
     shield: bool = False
@@ -58,8 +58,8 @@ class Command:
         )
         visits = self._table(console, model, budget)
         # With several costs, each least cost alone is a weak test: see docs/cmdp.md.
-        least = np.stack([least_cost(model, i).value for i in range(len(budget))])
-        safe = (least <= budget[:, None] + 1e-12).all(0)
+        each = [least_cost(model, i).safe_states(limit + 1e-12) for i, limit in enumerate(budget)]
+        safe = np.all(each, axis=0)
         if world is not None:
             from bcrl.cmdp.draw import draw
 

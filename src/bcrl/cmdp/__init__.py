@@ -1,8 +1,8 @@
 """Tabular CMDPs: exact optima, a budget-augmented MDP that never exceeds its budget, and the grid world."""
 
-from bcrl.cmdp._extras import need
+from bcrl.errors import need
 
-need("scipy", "highspy", "numba")
+need("scipy", "highspy", "numba", extra="cmdp")
 
 from bcrl.cmdp._augmented import SlackPolicy  # noqa: E402
 from bcrl.cmdp._build import from_gymnasium, from_log  # noqa: E402
@@ -23,12 +23,11 @@ from bcrl.cmdp._lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
 from bcrl.cmdp._model import CMDP  # noqa: E402
 from bcrl.cmdp._paper_mode import PaperPolicy  # noqa: E402
 from bcrl.cmdp._plan import plan  # noqa: E402
-from bcrl.cmdp._simulate import Simulation, sample_log, simulate  # noqa: E402
+from bcrl.cmdp._simulate import Simulation, simulate  # noqa: E402
 from bcrl.cmdp._values import (  # noqa: E402
     CostCritic,
     cost_critic,
     evaluate,
-    expectile_critic,
     least_cost,
     policy_iteration,
     unconstrained,
@@ -55,7 +54,6 @@ __all__ = [
     "TabularPolicy",
     "cost_critic",
     "evaluate",
-    "expectile_critic",
     "from_gymnasium",
     "from_log",
     "frontier",
@@ -65,7 +63,6 @@ __all__ = [
     "optimum",
     "plan",
     "policy_iteration",
-    "sample_log",
     "show",
     "simulate",
     "smallest_budget",

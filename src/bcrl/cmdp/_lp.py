@@ -21,7 +21,7 @@ class LPSolution(ShortRepr):
     value: float
     cost: np.ndarray
     policy: np.ndarray
-    """Stationary and stochastic, (S, A); least cost where the optimum never goes."""
+    """Stationary and stochastic, (S, A), to run with `StationaryPolicy`; least cost where it never goes."""
     occupancy: np.ndarray
     """Discounted visits, (S, A)."""
     multipliers: np.ndarray

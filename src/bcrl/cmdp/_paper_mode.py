@@ -126,7 +126,7 @@ def _extended(model: CMDP, critic: CostCritic, budgets: np.ndarray, update: Upda
     """The extended transition function of Algorithm 2, with bins and safe actions, as an explicit model."""
     states, actions, bins = model.states, model.actions, len(budgets)
     safe = _safe(critic.value, budgets)
-    allowed = critic.value[:, None] + critic.advantage <= budgets[:, None, None] + 1e-12  # (K, S, A)
+    allowed = np.stack([critic.safe_actions(budget + 1e-12) for budget in budgets])  # (K, S, A)
     allowed = allowed.transpose(1, 0, 2) & model.available[:, None] & safe[..., None]
     fallback = critic.policy[:, None, None] == np.arange(actions)
     allowed = np.where(safe[..., None], allowed, fallback & model.available[:, None])

@@ -201,32 +201,3 @@ def least_cost(model: CMDP, cost: int = 0) -> CostCritic:
 def unconstrained(model: CMDP) -> np.ndarray:
     """The policy with the highest return, and among those the one with the least total cost."""
     return lexicographic(model, model.rewards, -model.costs.sum(0))
-
-
-def expectile_critic(model: CMDP, behaviour: np.ndarray, tau: float, cost: int = 0) -> CostCritic:
-    """What in-sample learning of Eqs. (loss_vcs), (loss_qcs) converges to with exact regressions.
-
-    V is the τ-expectile of Q under `behaviour` (S, A). It is the value of the policy
-    b ∝ behaviour · |τ − 1[Q < V]|, found here by policy iteration on b.
-    """
-    signal = model.costs[cost]
-    policy = behaviour
-    for _ in range(10_000):
-        value = evaluate(model, policy, signal)[0]
-        critic = q_values(model, signal, value)
-        following = _expectile_weights(critic, behaviour, tau)
-        if np.abs(following - policy).max() < 1e-14:
-            break
-        policy = following
-    return cost_critic(model, policy, cost)
-
-
-def _expectile_weights(critic: np.ndarray, behaviour: np.ndarray, tau: float) -> np.ndarray:
-    """The weights whose mean of `critic` is its τ-expectile, row by row."""
-    value = (behaviour * critic).sum(1, keepdims=True)
-    weights = behaviour
-    for _ in range(critic.shape[1] + 1):  # each pass moves the split past at least one action
-        weights = behaviour * np.where(critic < value, 1 - tau, tau)
-        weights = weights / weights.sum(1, keepdims=True)
-        value = (weights * critic).sum(1, keepdims=True)
-    return weights

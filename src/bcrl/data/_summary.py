@@ -1,4 +1,4 @@
-"""The facts about a log, as plain numbers that print and turn into JSON."""
+"""A summary of a log as plain numbers, for printing and JSON."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def summarise(dataset: Dataset) -> dict[str, Any]:
-    """Sizes, ranges, returns and costs. Costs are lists with one entry for each kind of cost."""
+    """Sizes, ranges, returns and costs; entries about costs are lists with one item per kind of cost."""
     costs = dataset.episode_costs.reshape(dataset.episode_count, -1).T
     return {
         "file": dataset.source,

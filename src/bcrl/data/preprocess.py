@@ -1,7 +1,7 @@
-"""DSRL's ways to make a log thinner, narrower, misleading or noisy, each from a log to a new one.
+"""DSRL's filters: functions from a log to a smaller, misleading or noisy log.
 
-They follow what DSRL's `pre_process_data` does; docs/data.md says where they depart from it, and why.
-What needs chance takes a seed, and the same seed gives the same log.
+They follow DSRL's `pre_process_data`; docs/data.md lists the differences and the reasons. Random ones take a
+seed, and the same seed gives the same log.
 """
 
 from collections.abc import Sequence
@@ -15,24 +15,24 @@ from bcrl.data._checks import fault
 from bcrl.data._dataset import Dataset, Floats, Ints
 
 OUTLIER_REWARD = 1.5
-"""What the rewards of an outlier are multiplied by, as in DSRL."""
+"""Factor on the rewards of an outlier, as in DSRL."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over the episodes' costs and returns; the defaults are DSRL's."""
+    """A grid over the costs and returns of episodes; the defaults are DSRL's."""
 
     cost_cells: int = 10
     return_cells: int = 50
     most_per_cell: int = 5
-    """Of a cell with more episodes, this many are drawn at random."""
+    """From a cell with more episodes, this many are sampled."""
     sparse_cell: int = 2
-    """A cell with this many episodes or fewer loses them all."""
+    """A cell with this many episodes or fewer is dropped."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the plane of costs and returns, in fractions of the ranges of both in the log."""
+    """A rectangle of costs and returns, in fractions of their ranges in the log."""
 
     cost_from: float
     cost_to: float
@@ -96,7 +96,7 @@ def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -
 
 
 def drop_best(data: Dataset, threshold: float, margin: float, *, safe: bool) -> Dataset:
-    """Without the safe (or the unsafe) episodes whose return is within `margin` of the best of them."""
+    """The log without the safe (or the unsafe) episodes within `margin` of the best return among them."""
     if not margin > 0:
         raise fault(data.source, f"margin is {margin:g}; give how far below the best is dropped, above 0")
     kind = _costs(data) <= threshold if safe else _costs(data) > threshold
@@ -111,10 +111,11 @@ def drop_best(data: Dataset, threshold: float, margin: float, *, safe: bool) -> 
 
 
 def add_outliers(data: Dataset, share: float, threshold: float, seed: int) -> Dataset:
-    """Makes costly, rewarding episodes look safe and still more rewarding.
+    """The log with some costly, rewarding episodes changed to look safe and still more rewarding.
 
-    Of the episodes with at least half of the largest cost and half of the largest return, a number that is
-    `share` of all get 1.5 times their rewards, and a cost of 1 at a few steps, fewer than `threshold`.
+    They are sampled from the episodes with at least half of the largest cost and half of the largest return;
+    their number is `share` of all episodes. Their rewards are multiplied by 1.5, and their costs become 1 at
+    fewer than `threshold` steps and 0 elsewhere.
     """
     if not 0 < share <= 1:
         raise fault(data.source, f"share of outliers is {share:g}; give a fraction above 0, at most 1")
@@ -142,9 +143,9 @@ def add_outliers(data: Dataset, share: float, threshold: float, seed: int) -> Da
 
 
 def add_noise(data: Dataset, scale: float, seed: int) -> Dataset:
-    """Normal noise on observations, `scale` times the standard deviation of all their numbers together.
+    """The log with Gaussian noise on observations, of `scale` times their overall standard deviation.
 
-    An observation that ends one step and begins the next gets the same noise in both places.
+    A next observation that equals the observation of the next row gets the same noise as that one.
     """
     if not scale > 0:
         raise fault(data.source, f"noise is {scale:g}; give a number above 0")
@@ -165,7 +166,7 @@ def _costs(data: Dataset) -> Floats:
 
 
 def _fractions(values: Floats, whole: Floats) -> Floats:
-    """Where values lie between the smallest (0) and the largest (1) of `whole`; 0 where these are one."""
+    """Values scaled so that the range of `whole` is 0 to 1; 0 if `whole` has one value only."""
     low, high = whole.min(), whole.max()
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
 
