@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Command:
-    """Write a filtered copy of a log: thinned, with gaps, without the best, misleading or noisy, as DSRL does.
+    """Write a filtered copy of a log: thinned, with gaps, without the best, misleading or noisy, as in DSRL.
 
     The filters are applied in the order of the options below, in whatever order they are given.
     """

@@ -31,8 +31,8 @@ class CMDP:
     """A constrained Markov decision process with S states, A actions and N costs.
 
     `transitions` may be given as an array (S, A, S) or sparse (S·A, S) with row s·A + a; `costs` as (S, A) or
-    (N, S, A); `start` as a state or a distribution. Terminal states keep the agent for ever at no reward
-    and no cost. Actions with `available[s, a]` false do not exist (a fitted model has some).
+    (N, S, A); `start` as a state or a distribution. Terminal states are absorbing, without reward and cost.
+    Actions with `available[s, a]` false do not exist (a fitted model has some).
     """
 
     transitions: Sparse
@@ -43,7 +43,7 @@ class CMDP:
     terminal: np.ndarray
     available: np.ndarray
     counts: np.ndarray | None
-    """How often the log that the model was fitted to has each (state, action)."""
+    """Number of times each (state, action) occurs in the log that the model was fitted to."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class CMDP:
         }
         if self.counts is not None:
             arrays["counts"] = self.counts
-        # An open file, since numpy adds .npz to a bare name that lacks it.
+        # An open file, because numpy appends .npz to a name without it.
         with atomic_path(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 

@@ -1,4 +1,4 @@
-"""The augmented MDP of the paper's appendix: budget bins, nearest rounding. It can exceed the budget."""
+"""The augmented MDP of the paper's appendix: budgets rounded to the nearest bin. It can exceed them."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ Solver = Literal["value iteration", "lp"]
 @dataclass
 class PaperMemory(Memory):
     pending: np.ndarray = field(default_factory=lambda: np.empty(0))
-    """What the next state's budget follows from, (n,): the budget itself, or with soft tracking its slack."""
+    """(n,): the next state's budget, or with soft tracking its slack."""
 
 
 @dataclass(frozen=True, repr=False)
 class PaperPolicy(TabularPolicy):
-    """Memory is the budget bin; outside the safe set the action is the least-cost one (Algorithm 2)."""
+    """A policy whose memory is a budget bin; least-cost actions outside the safe set (Algorithm 2)."""
 
     model: CMDP
     budgets: np.ndarray
@@ -75,7 +75,7 @@ class PaperPolicy(TabularPolicy):
 
     @property
     def safe(self) -> np.ndarray:
-        """Which (state, bin) lie in the safe set, (S, K)."""
+        """Whether each (state, bin) is in the safe set, (S, K)."""
         return _safe(self.critic.value, self.budgets)
 
     def _new(self, pending: np.ndarray) -> PaperMemory:
@@ -112,7 +112,7 @@ def plan_paper(
     augmented = _extended(model, critic, budgets, update)
     start = _start(model, critic, budgets, update, float(model.budget_vector(budget)[0]))
     if solver == "lp":
-        # The extended MDP has no constraint left, so its budget is one that nothing can reach.
+        # The extended MDP has no constraint, so its budget is larger than any cost.
         solved = solve_lp(augmented.with_start(start), float(model.costs.max()) / (1 - model.gamma) + 1.0)
         actions = solved.policy.argmax(1)
     else:

@@ -1,4 +1,4 @@
-"""One entry to the budget-augmented MDP: the default that keeps the budget, and the paper's own scheme."""
+"""`plan`: a policy from the budget-augmented MDP, by the default scheme or the paper's."""
 
 from typing import Literal, overload
 

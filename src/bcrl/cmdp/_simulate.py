@@ -1,4 +1,4 @@
-"""Many episodes of a policy at once, in its model."""
+"""Simulation of many episodes of a policy at once in a model."""
 
 from dataclasses import dataclass
 
@@ -36,16 +36,16 @@ class Sampler:
     def __call__(self, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         row = states * self._actions + actions
         at = np.searchsorted(self._cumulative, self._before[row] + rng.random(len(row)), side="right")
-        # Rounding of the running sum must not lead into a neighbouring row.
+        # Rounding of the cumulative sum must not select an entry of a neighbouring row.
         return self._indices[np.clip(at, self._first[row], self._last[row])].astype(np.int64)
 
 
 def simulate(
     policy: TabularPolicy, budget: Budget, episodes: int = 10_000, seed: int = 0, model: CMDP | None = None
 ) -> Simulation:
-    """J_R and J_C of Eq. (1) by sampling, until every episode ended or γᵗ is below 1e-6.
+    """Estimates J_R and J_C of Eq. (1); episodes run until all have ended or γᵗ is below 1e-6.
 
-    `model` is where the episodes run; by default the policy's own.
+    The episodes run in `model`, by default the policy's own.
     """
     model = policy.model if model is None else model
     rng = np.random.default_rng(seed)

@@ -77,9 +77,9 @@ def draw_by_cell(rows: tuple[Floats, int], columns: tuple[Floats, int], random: 
 
 
 def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -> Dataset:
-    """Without the episodes inside any box, edges included.
+    """The log without the episodes inside any box, edges included.
 
-    The fractions are of the ranges of `whole`: the log before other filters, where there were any.
+    Fractions refer to the ranges of `whole`, the log before other filters; by default of `data`.
     """
     whole = data if whole is None else whole
     cost = _fractions(_costs(data), _costs(whole))
