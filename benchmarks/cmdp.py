@@ -20,8 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from bcrl.cmdp import CMDP, BudgetWarning, GridWorld, optimum, plan, solve_lp
-from bcrl.cmdp.augmented import SlackPolicy, iterate
-from bcrl.cmdp.paper_mode import plan_paper
+from bcrl.cmdp._augmented import SlackPolicy, iterate
+from bcrl.cmdp._paper_mode import plan_paper
 from bcrl.progress import progress
 
 BUDGET, BINS, TOLERANCE = 1.0, 50, 1e-5

@@ -37,6 +37,7 @@ def made_up_log(transitions: int, observation_size: int, action_size: int, horiz
             "timeouts": ends,
         },
         source="made up",
+        consecutive=False,
     )
 
 

@@ -24,4 +24,5 @@ def make_log(costs: int = 1, source: str = "tiny", observations: int = OBSERVATI
         terminals=terminals,
         timeouts=ends & ~terminals,
         source=source,
+        consecutive=False,  # the observations are random numbers
     )

@@ -1,8 +1,10 @@
-"""The one exception for mistakes a user can mend."""
+"""The exception for mistakes that a user can correct, and the check for optional packages."""
+
+from importlib.util import find_spec
 
 
 class BCRLError(Exception):
-    """A one-line message that names the file, the field, the value and the way out.
+    """A one-line message with the file, the field, the value and what to do.
 
     The command line prints it without a traceback and exits with status 2.
     """
@@ -14,3 +16,10 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, message: str, status: int):
         super().__init__(message)
         self.status = status
+
+
+def need(*packages: str, extra: str) -> None:
+    """Raises a BCRLError with the pip command unless all `packages` of the extra are installed."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise BCRLError(f"this needs {' and '.join(missing)}: pip install 'bcrl[{extra}]'")

@@ -1,27 +1,35 @@
 """Writing files so that a crash never leaves half of one behind."""
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+_numbers = itertools.count()
+
+
+def temporary_name(path: Path) -> Path:
+    """A new hidden name beside `path`: `.STEM.PID-NUMBER.SUFFIX`. Some writers look at the suffix."""
+    # The process id keeps programs apart, the number keeps threads apart.
+    return path.with_name(f".{path.stem}.{os.getpid()}-{next(_numbers)}{path.suffix}")
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """Yields a temporary path beside `path`; on success it is synced and renamed onto `path`."""
+    """Yields a temporary path beside `path`; on success it is synced and renamed to `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The process id keeps two writers apart; the suffix is kept because some writers look at it.
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    temporary = temporary_name(path)
     try:
         yield temporary
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        # Some writers make private files; a user expects what open() would have made.
+        # Some writers make private files; users expect the permissions that open() gives.
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename is None:  # a full disk tells no name
+        if error.filename is None:  # as on a full disk
             error.filename = str(path)
         raise
     finally:
@@ -35,7 +43,11 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 
 
 def _umask() -> int:
-    """The permissions new files are denied. It can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    """The permission bits that new files are denied."""
+    try:  # without changing it, which other threads would notice
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1], 8) for line in status if line.startswith("Umask:"))
+    except (OSError, StopIteration):
+        mask = os.umask(0)
+        os.umask(mask)
+        return mask

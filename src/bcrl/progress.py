@@ -1,4 +1,4 @@
-"""Progress with time left: a rich bar where rich is installed and someone watches, lines otherwise."""
+"""Progress with the time left: a bar on a terminal if rich is installed, otherwise lines."""
 
 import sys
 import time
@@ -13,10 +13,13 @@ class Tick(Protocol):
 
 @contextmanager
 def progress(label: str, total: int, unit: str = "steps", start: int = 0) -> Iterator[Tick]:
-    """`with progress("training", 1000) as tick: tick(10, "loss 0.3")`. `start` was done before."""
+    """Shows progress: `with progress("training", 1000) as tick: tick(10, "loss 0.3")`.
+
+    `start` is what was done before, for example by a run that is resumed.
+    """
     try:
         from rich.console import Console
-    except ImportError:  # a bare GPU box has no rich
+    except ImportError:  # rich may be missing on a machine for training
         with _lines(label, total, unit, start) as tick:
             yield tick
         return
@@ -49,7 +52,7 @@ def progress(label: str, total: int, unit: str = "steps", start: int = 0) -> Ite
 
 @contextmanager
 def _lines(label: str, total: int, unit: str, start: int) -> Iterator[Tick]:
-    """A line at most every ten seconds, for logs and pipes."""
+    """Prints a line at most every ten seconds, for logs and pipes."""
     started = shown = time.monotonic()
     done, finished = start, False
 

@@ -1,4 +1,4 @@
-"""PyTrees of arrays in safetensors files with a JSON header: checkpoints and policies, no pickle."""
+"""PyTrees of arrays in safetensors files with a JSON header, for checkpoints and policies. No pickle."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) -> None:
-    """Every array of `tree` under its path in the tree, and `header`, in one file, all or nothing."""
+    """Writes the arrays of `tree`, each under its path in the tree, and `header`, all or nothing."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -29,7 +29,7 @@ def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) ->
 
 
 def tensors_sha256(tree: Any) -> str:
-    """A name for the arrays of `tree`: the same for the same names, shapes and values."""
+    """SHA-256 of the names, types, shapes and values of the arrays in `tree`."""
     digest = hashlib.sha256()
     for name, leaf in _named(tree).items():
         array = np.asarray(leaf, order="C")
@@ -39,7 +39,7 @@ def tensors_sha256(tree: Any) -> str:
 
 
 def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
-    """The header, after checking that the file is a `kind` this version can read."""
+    """The header of a file, after checking that it is a `kind` that this version reads."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
@@ -48,7 +48,7 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("bcrl", "{}"))
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise BCRLError(f"{path}: not a readable bcrl {kind}, it may be cut short ({error})") from None
     if not isinstance(header, dict) or header.get("format") != f"bcrl-{kind}":
         raise BCRLError(f"{path}: not a bcrl {kind} (its header does not say so)")
@@ -61,10 +61,14 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
 
 
 def read_tensors(path: str | os.PathLike, like: T) -> T:
-    """The arrays of the file in the shape of `like`; every name, shape and type is checked."""
+    """The arrays of a file as a tree like `like`, whose names, shapes and types they must have."""
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    found = load_file(path)
+    try:
+        found = load_file(path)
+    except (SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
+        raise BCRLError(f"{path}: its tensors cannot be read ({error}); train again") from None
     wanted = _named(like)
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())

@@ -16,12 +16,13 @@ def wide_log() -> Dataset:
     rows = 300
     states = random.normal(size=(rows + 1, 2))
     ends = np.arange(rows) % 5 == 4
+    after = states[1:] + ends[:, None]
     return Dataset(
         observations=states[:-1],
         actions=random.uniform(-1, 1, (rows, 1)),
         rewards=np.repeat(random.uniform(0, 2, 60), 5),
         costs=random.random(rows) < np.repeat(random.random(60), 5),
-        next_observations=states[1:],
+        next_observations=after,
         terminals=np.zeros(rows),
         timeouts=ends,
         source="wide",

@@ -1,9 +1,10 @@
-"""Random models for the property tests."""
+"""Random models, policies and logs for the property tests."""
 
 import numpy as np
 from hypothesis import strategies as st
 
 from bcrl.cmdp import CMDP
+from bcrl.cmdp._simulate import Sampler
 
 
 def random_model(
@@ -55,3 +56,43 @@ def random_policy(rng: np.random.Generator, allowed: np.ndarray) -> np.ndarray:
     pure = weights == weights.max(-1, keepdims=True)
     weights = np.where(rng.random(allowed.shape[:-1])[..., None] < 0.5, pure, weights)
     return weights / weights.sum(-1, keepdims=True)
+
+
+def sample_log(
+    model: CMDP, behaviour: np.ndarray, transitions: int, horizon: int, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """A log of episodes of a stochastic policy (S, A), as `from_log` takes it; cut after `horizon` steps."""
+    rng = np.random.default_rng(seed)
+    draw = Sampler(model)
+    episodes = max(1, transitions // horizon)
+    states = rng.choice(model.states, episodes, p=model.start)
+    starts, cumulative = [states.copy()], np.cumsum(behaviour, 1)
+    columns: list[tuple[np.ndarray, ...]] = []
+    age = np.zeros(episodes, np.int64)
+    while sum(len(column[0]) for column in columns) < transitions:
+        part = cumulative[states]
+        actions = (rng.random(episodes)[:, None] * part[:, -1:] >= part).sum(1)
+        following = draw(states, actions, rng)
+        ended = model.terminal[following]
+        columns.append(
+            (
+                states,
+                actions,
+                model.rewards[states, actions],
+                model.costs[:, states, actions].T,
+                following,
+                ended,
+            )
+        )
+        age += 1
+        over = ended | (age >= horizon)
+        fresh = rng.choice(model.states, int(over.sum()), p=model.start)
+        starts.append(fresh)
+        states = following.copy()
+        states[over], age[over] = fresh, 0
+    names = ("states", "actions", "rewards", "costs", "next_states", "terminals")
+    log = {
+        name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)
+    }
+    log["start_states"] = np.concatenate(starts)
+    return log

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cmdp_models import random_model
+from cmdp_models import random_model, sample_log
 
 from bcrl.cmdp import (
     CMDP,
@@ -11,10 +11,9 @@ from bcrl.cmdp import (
     from_log,
     optimum,
     policy_iteration,
-    sample_log,
     unconstrained,
 )
-from bcrl.cmdp.values import occupancy
+from bcrl.cmdp._values import occupancy
 
 
 def standard_error(model: CMDP, counts: np.ndarray, starts: int, budget: float) -> float:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,21 @@ from gymnasium.envs.toy_text import CliffWalkingEnv, FrozenLakeEnv, TaxiEnv
 from hypothesis import given, settings
 from scipy import sparse
 
-from bcrl.cmdp import CMDP, evaluate, from_gymnasium, from_log, least_cost, optimum, unconstrained
+from bcrl.cmdp import (
+    CMDP,
+    BudgetWarning,
+    GridWorld,
+    evaluate,
+    from_gymnasium,
+    from_log,
+    frontier,
+    least_cost,
+    optimum,
+    plan,
+    simulate,
+    solve_lp,
+    unconstrained,
+)
 from bcrl.errors import BCRLError
 
 
@@ -124,7 +139,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(BCRLError, match=r"model.npz"):
             CMDP.load(path)
     np.savez(path, **parts() | {"rewards": np.array([{}])})
-    with pytest.raises(BCRLError, match=r"model.npz: not a readable NPZ"):
+    with pytest.raises(BCRLError, match=r"model.npz: rewards holds Python objects, which are never read"):
         CMDP.load(path)
     np.savez(path, **parts() | {"format": "bcrl-cmdp-9"})
     with pytest.raises(BCRLError, match="bcrl-cmdp-9"):
@@ -239,3 +254,42 @@ def test_without_the_extra_one_line_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "this needs numba: pip install 'bcrl[cmdp]'\n"
+
+
+def test_reprs_are_short() -> None:
+    model = GridWorld.load("corridor").cmdp
+    policy, best = plan(model, 1.0), optimum(model, 1.0)
+    with pytest.warns(BudgetWarning):
+        paper = plan(model, 1.0, mode="paper")
+    things = (
+        model,
+        policy,
+        paper,
+        policy.whole,
+        policy.grid,
+        policy.start(1.0, seed=0),
+        policy.evaluate(1.0),
+        best,
+        best.columns[0],
+        frontier(model),
+        least_cost(model),
+        solve_lp(model, 1.0),
+        simulate(policy, 1.0, episodes=10),
+    )
+    for thing in things:
+        assert repr(thing).startswith(f"{type(thing).__name__}(")
+        assert len(repr(thing)) <= 200
+        assert "\n" not in repr(thing)
+    assert repr(model) == f"CMDP({model.states} states, 4 actions, 1 cost, gamma 0.99)"
+
+
+def test_models_of_odd_types_and_sizes_are_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    for odd in ({"gamma": np.array("x")}, {"start": np.array("x")}, {"counts": np.array([["x"]])}):
+        np.savez(path, **parts() | odd)
+        with pytest.raises(BCRLError, match=r"model\.npz: "):
+            CMDP.load(path)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("rewards.npy", b"x" * 100)
+    with pytest.raises(BCRLError, match=r"model\.npz: rewards is compressed by method 14"):
+        CMDP.load(path)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bcrl.cmdp import CMDP, GridWorld, cost_critic, evaluate, least_cost, optimum, plan, simulate, solve_lp
-from bcrl.cmdp.slack import SlackGrid
+from bcrl.cmdp._slack import SlackGrid
 from bcrl.errors import BCRLError
 
 

@@ -8,8 +8,9 @@ from cmdp_models import models, random_model, random_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bcrl.cmdp import CMDP, CostCritic, cost_critic, evaluate, expectile_critic, least_cost, plan, simulate
-from bcrl.cmdp.slack import SlackGrid, solve_chain
+from bcrl.cmdp import CMDP, CostCritic, cost_critic, evaluate, least_cost, plan, simulate
+from bcrl.cmdp._slack import SlackGrid, solve_chain
+from bcrl.cmdp._values import q_values
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=60, deadline=None)
@@ -116,6 +117,35 @@ def test_anchored_critics_keep_the_budget(model: CMDP, seed: int, kind: str) -> 
     allowed = grid.allowed()
     assert allowed.any(2).all()  # an action with A ≤ 0 always exists
     assert excess(grid, random_policy(rng, allowed)) <= 1e-9
+
+
+def expectile_critic(model: CMDP, behaviour: np.ndarray, tau: float, cost: int = 0) -> CostCritic:
+    """What in-sample learning of Eqs. (loss_vcs), (loss_qcs) converges to with exact regressions.
+
+    V is the τ-expectile of Q under `behaviour` (S, A). It is the value of the policy
+    b ∝ behaviour · |τ − 1[Q < V]|, found here by policy iteration on b.
+    """
+    signal = model.costs[cost]
+    policy = behaviour
+    for _ in range(10_000):
+        value = evaluate(model, policy, signal)[0]
+        critic = q_values(model, signal, value)
+        following = _expectile_weights(critic, behaviour, tau)
+        if np.abs(following - policy).max() < 1e-14:
+            break
+        policy = following
+    return cost_critic(model, policy, cost)
+
+
+def _expectile_weights(critic: np.ndarray, behaviour: np.ndarray, tau: float) -> np.ndarray:
+    """The weights whose mean of `critic` is its τ-expectile, row by row."""
+    value = (behaviour * critic).sum(1, keepdims=True)
+    weights = behaviour
+    for _ in range(critic.shape[1] + 1):  # each pass moves the split past at least one action
+        weights = behaviour * np.where(critic < value, 1 - tau, tau)
+        weights = weights / weights.sum(1, keepdims=True)
+        value = (weights * critic).sum(1, keepdims=True)
+    return weights
 
 
 @few

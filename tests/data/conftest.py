@@ -10,8 +10,9 @@ def arrays() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     terminals, timeouts = np.zeros(12, dtype=bool), np.zeros(12, dtype=bool)
     timeouts[[4, 11]] = terminals[7] = True
-    return {
-        "observations": rng.normal(size=(12, 3)).astype(np.float32),
+    observations = rng.normal(size=(12, 3)).astype(np.float32)
+    arrays = {
+        "observations": observations,
         "actions": rng.uniform(-1, 1, size=(12, 2)).astype(np.float32),
         "rewards": rng.normal(size=12).astype(np.float32),
         "costs": rng.integers(0, 2, size=12).astype(np.float32),
@@ -19,3 +20,6 @@ def arrays() -> dict[str, np.ndarray]:
         "terminals": terminals,
         "timeouts": timeouts,
     }
+    inside = np.flatnonzero(~(terminals | timeouts))
+    arrays["next_observations"][inside] = observations[inside + 1]
+    return arrays

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from bcrl.cli import main
-from bcrl.data import Dataset
-from bcrl.data.picture import density_picture
-from bcrl.data.summary import summarise
+from bcrl.data import Dataset, density_picture, summarise
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_dropped_rows_are_one_line_on_stderr(arrays, tmp_path, capsys):
     path = tmp_path / "log.npz"
     np.savez(path, **arrays)
     main(["data", "info", str(path)])
-    expected = f"bcrl: {path}: dropped the last 4 of 12 rows, which come after the last episode end\n"
+    expected = f"bcrl: {path}: dropped the last 4 of 12 rows, after the last episode end\n"
     assert capsys.readouterr().err == expected
 
 

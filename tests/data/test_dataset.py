@@ -31,6 +31,7 @@ def logs(draw: st.DrawFn) -> Dataset:
         next_observations=rng.normal(size=(rows, 2)),
         terminals=terminals,
         timeouts=timeouts,
+        consecutive=False,
     )
 
 
@@ -66,6 +67,25 @@ def test_episodes_equal_a_loop(data: Dataset):
     assert data.episode_costs.ndim == data.costs.ndim
     assert data.initial_observations.tolist() == [data.observations[rows[0]].tolist() for rows in episodes]
     assert data.max_cost.tolist() == [max(column) for column in data.costs_2d.T.tolist()]
+
+
+@given(logs(), st.sampled_from([1.0, 0.9, 0.0]))
+def test_sums_to_go_equal_a_loop(data: Dataset, gamma: float):
+    for values in (data.rewards, data.costs):
+        expected = np.zeros(values.shape)
+        for rows in by_loop(data):
+            rest = 0.0
+            for row in reversed(rows):
+                rest = values[row].astype(np.float64) + gamma * rest
+                expected[row] = rest
+        found = data.sums_to_go(values, gamma)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_sums_to_go_needs_a_value_for_each_row(arrays):
+    with pytest.raises(BCRLError, match="log: sums_to_go got 3 rows for 12 transitions"):
+        Dataset(**arrays, source="log").sums_to_go([1, 2, 3])
 
 
 @given(logs(), st.data())
@@ -114,7 +134,8 @@ def test_it_is_read_only_but_the_callers_array_is_not(arrays):
 def test_fingerprint_sees_values_and_shapes_but_not_the_source(arrays):
     reference = Dataset(**arrays).fingerprint()
     assert Dataset(**arrays, source="elsewhere").fingerprint() == reference
-    assert Dataset(**arrays | {"observations": arrays["observations"][:, ::-1]}).fingerprint() != reference
+    backwards = arrays | {"observations": arrays["observations"][:, ::-1]}
+    assert Dataset(**backwards, consecutive=False).fingerprint() != reference
     assert Dataset(**arrays | {"costs": np.stack([arrays["costs"]] * 2, 1)}).fingerprint() != reference
 
 
@@ -159,6 +180,6 @@ def test_importing_the_room_needs_numpy_only():
     code = (
         "import sys\n"
         "for name in ('h5py', 'rich', 'tyro', 'jax', 'gymnasium', 'safetensors'): sys.modules[name] = None\n"
-        "import bcrl.data, bcrl.data.summary, bcrl.data.picture\n"
+        "import bcrl.data, bcrl.data.preprocess\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -11,8 +11,9 @@ import pytest
 from hub_server import COMMIT, Hub, serve
 
 from bcrl.cli import main
-from bcrl.data import Dataset, fetch
-from bcrl.data.fetch import Unreachable, fetch_files
+from bcrl.data import Dataset, fetch_files
+from bcrl.data import _fetch as fetch
+from bcrl.data._fetch import Unreachable
 from bcrl.errors import BCRLError
 from bcrl.worlds.tasks import find_task, tasks
 
@@ -109,7 +110,9 @@ def test_a_server_without_ranges_sends_all_again(hub, tmp_path):
 
 def test_a_spoiled_part_is_found_out_and_thrown_away(hub, tmp_path):
     (tmp_path / f".{NAME}.{hashlib.sha256(CONTENT).hexdigest()[:12]}.part").write_bytes(b"x" * 1000)
-    with pytest.raises(BCRLError, match=r"checksum of what came is wrong, so it was thrown away"):
+    with pytest.raises(
+        BCRLError, match=r"checksum of the download is not what the server says, so it was deleted"
+    ):
         fetch_files([NAME], tmp_path, hub.address)
     assert list(tmp_path.iterdir()) == []
     (file,) = fetch_files([NAME], tmp_path, hub.address)
@@ -118,7 +121,9 @@ def test_a_spoiled_part_is_found_out_and_thrown_away(hub, tmp_path):
 
 def test_a_wrong_checksum_leaves_nothing(hub, tmp_path):
     hub.announced = {"X-Linked-Etag": '"' + "0" * 64 + '"'}
-    with pytest.raises(BCRLError, match=rf"{NAME}: the checksum of what came is wrong.*another --endpoint"):
+    with pytest.raises(
+        BCRLError, match=rf"{NAME}: the checksum of the download is not what.*another --endpoint"
+    ):
         fetch_files([NAME], tmp_path, hub.address)
     assert list(tmp_path.iterdir()) == []
 
@@ -220,6 +225,16 @@ def test_a_file_put_there_by_hand_will_do_when_there_is_no_way(hub, tmp_path):
     assert hub.gets() == []
 
 
+def test_a_way_that_leaves_encryption_is_refused(hub, tmp_path, monkeypatch):
+    """The server of the tests is on this machine, which is allowed; its redirect then counts as elsewhere."""
+    monkeypatch.setattr(fetch, "LOOPBACK", ("127.0.0.1",))
+    with pytest.raises(
+        BCRLError, match=r"leads to http://localhost:.*, not encrypted; use another --endpoint"
+    ):
+        fetch_files([NAME], tmp_path, hub.address)
+    assert not (tmp_path / NAME).exists()
+
+
 def test_another_file_of_the_name_is_not_replaced_unasked(hub, tmp_path):
     mine = tmp_path / NAME
     mine.write_bytes(b"x" * len(CONTENT))
@@ -290,7 +305,7 @@ def test_on_the_command_line(hub, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out.splitlines()
     path = Path("data") / NAME
     assert path.read_bytes() == CONTENT
-    assert said[0] == f"BallRun: {path} (0.3 MB, downloaded, checksum right)"
+    assert said[0] == f"BallRun: {path} (0.3 MB, downloaded, matches what the server says)"
     assert said[1] == f"next: bcrl train --data {path} --out runs/BallRun --family bullet"
     assert len(said) == 2
 
@@ -328,6 +343,7 @@ BAD = {
     "unknown task": ("data fetch BallFly", ["'BallFly'", "did you mean Ball"]),
     "no address": ("data fetch BallRun --endpoint mirror", ["--endpoint mirror", "https://huggingface.co"]),
     "half an address": ("data fetch BallRun --endpoint http://", ["--endpoint http", "no web address"]),
+    "no encryption": ("data fetch BallRun --endpoint http://mirror.example", ["not encrypted", "https"]),
     "unknown option": ("data fetch BallRun --speed 9", ["speed"]),
     "out is a file": ("data fetch BallRun --out FILE --endpoint HUB", ["FILE cannot be used"]),
     "out below a file": ("data fetch BallRun --out FILE/x --endpoint HUB", ["FILE"]),

@@ -189,7 +189,8 @@ def test_noise_has_its_size_and_is_the_same_where_the_state_is():
 
 
 def test_states_that_were_not_the_same_get_noise_of_their_own(arrays):
-    data = Dataset(**arrays)  # its next observations are not those of the next step
+    arrays["next_observations"] += 1
+    data = Dataset(**arrays, consecutive=False)
     noisy = add_noise(data, 0.5, seed=0)
     assert (noisy.next_observations != data.next_observations).all()
     assert (noisy.next_observations[:-1] != noisy.observations[1:]).all()

@@ -62,4 +62,5 @@ def dataset() -> Dataset:
             "timeouts": np.tile([0, 0, 0, 0, 1], episodes),
         },
         source="log.npz",
+        consecutive=False,
     )

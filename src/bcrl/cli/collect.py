@@ -88,7 +88,7 @@ class Command:
     def _check(self, world: "World | Task", out: Path) -> None:
         """Refuses what no log can be recorded with, and what could only fail after the work is done."""
         from bcrl.cli.out import check_file
-        from bcrl.data.files import FORMATS
+        from bcrl.data import FORMATS
 
         check_recording(world, world.horizon if self.transitions is None else self.transitions, self.seed)
         for name in ("steps", "workers"):

@@ -7,24 +7,28 @@ from typing import Annotated
 import tyro
 
 from bcrl.cli.out import check_log
-from bcrl.data.files import load_data, save_data
+from bcrl.data import load_data, save_data
 
 
 @dataclass
 class Command:
-    """Write a log in another format. What the log holds stays the same to the last bit."""
+    """Write a log in another format. Its contents stay the same bit for bit."""
 
     log: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LOG")]
     """The log: .hdf5, .h5, .npz, the folder of a Minari data set, or minari:ID in Minari's own store."""
     out: Path
-    """What to write; the suffix chooses the format: .hdf5, .h5, .npz, .minari (a folder). Or minari:ID."""
+    """The new log; the suffix chooses the format: .hdf5, .h5, .npz, .minari (a folder). Or minari:ID."""
     cost_key: str = "cost"
-    """The info of a Minari data set that holds the costs, such as cost or cost_sum."""
+    """The name of the costs in a Minari data set's infos, such as cost or cost_sum."""
+    not_consecutive: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Accept a log whose rows do not follow one another, such as a sample of transitions; the new file is
+    marked so."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace what is there."""
+    """Replace an existing log."""
 
     def run(self) -> None:
         check_log(self.out, self.overwrite)
-        data = load_data(self.log, cost_key=self.cost_key)
+        consecutive = False if self.not_consecutive else None
+        data = load_data(self.log, cost_key=self.cost_key, consecutive=consecutive)
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")

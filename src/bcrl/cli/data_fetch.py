@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from bcrl.worlds.tasks import Task
 
 STATES = {
-    "downloaded": "downloaded, checksum right",
-    "complete": "there already, checksum right",
-    "unchecked": "there already, not checked: the hub cannot be reached",
+    "downloaded": "downloaded, matches what the server says",
+    "complete": "there already, matches what the server says",
+    "unchecked": "there already, not checked: the server cannot be reached",
 }
 
 
@@ -23,20 +23,20 @@ STATES = {
 class Command:
     """Download DSRL's logs of tasks from the Hugging Face hub (needs the extra bcrl[data]).
 
-    A download that was stopped goes on where it stopped; a file that is there already is checked and kept.
+    An interrupted download is resumed. A file that is there already is compared with the server's checksum.
     """
 
     tasks: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TASK")]
     """Names of tasks, such as BallCircle (bcrl worlds lists them); or all."""
     out: Path = Path("data")
-    """Folder to put the files into."""
+    """Folder for the files."""
     endpoint: str = ""
-    """Address of a mirror of the hub; else HF_ENDPOINT, else https://huggingface.co."""
+    """The https address of a mirror of the hub [HF_ENDPOINT, else https://huggingface.co]."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace a file of the same name that is not the hub's."""
+    """Replace a file of the same name that does not match."""
 
     def run(self) -> None:
-        from bcrl.data.fetch import fetch_files
+        from bcrl.data import fetch_files
 
         tasks = self._chosen()
         files = fetch_files(
@@ -59,7 +59,7 @@ class Command:
 
 
 def _next_command(task: "Task", path: Path) -> str:
-    """Training with the paper's options for the task."""
+    """A training command with the paper's options for the task."""
     options = {"family": task.family} | {k.replace("_", "-"): v for k, v in task.overrides.items()}
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     return shlex.join(["bcrl", "train", "--data", str(path), "--out", f"runs/{task.name}", *words])

@@ -8,19 +8,19 @@ import tyro
 
 from bcrl.cli.arguments import numbers
 from bcrl.cli.out import check_log
-from bcrl.data.files import load_data, save_data
+from bcrl.data import load_data, save_data
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
-    from bcrl.data.dataset import Dataset
+    from bcrl.data import Dataset
     from bcrl.data.preprocess import Box, Grid
 
 
 @dataclass
 class Command:
-    """Write a new log from one: thinned, with holes, without the best, misleading or noisy, as DSRL does.
+    """Write a filtered copy of a log: thinned, with gaps, without the best, misleading or noisy, as in DSRL.
 
-    The steps are taken in the order of the options below, whatever the order they are given in.
+    The filters are applied in the order of the options below, in whatever order they are given.
     """
 
     log: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LOG")]
@@ -28,13 +28,13 @@ class Command:
     out: Path
     """The log to write; the suffix chooses the format."""
     most_per_cell: int | None = None
-    """Thin: of each cell of a grid over cost and return keep at most this many episodes [DSRL's: 5]."""
+    """Thin: keep at most this many episodes of each cell of a grid over cost and return [DSRL's: 5]."""
     sparse_cell: int | None = None
-    """Thin: drop cells with this many episodes or fewer [DSRL's: 2]. Any option of the grid turns it on."""
+    """Thin: drop cells with this many episodes or fewer [DSRL's: 2]. Each of these four turns thinning on."""
     cost_cells: int | None = None
-    """Thin: cells over the range of costs [DSRL's: 10]."""
+    """Thin: number of cells over the range of costs [DSRL's: 10]."""
     return_cells: int | None = None
-    """Thin: cells over the range of returns [DSRL's: 50]."""
+    """Thin: number of cells over the range of returns [DSRL's: 50]."""
     inpaint: Annotated[tuple[str, ...], tyro.conf.arg(metavar="C0,C1,R0,R1")] = ()
     """Drop episodes with cost and return in a box, such as 0.25,0.5,0.5,1: fractions of their ranges."""
     drop_best_safe: float | None = None
@@ -42,15 +42,15 @@ class Command:
     drop_best_unsafe: float | None = None
     """The same for episodes beyond --threshold."""
     outliers: float | None = None
-    """Share of episodes, costly and rewarding ones, that are made to look safe and still better."""
+    """Share of episodes, costly and rewarding ones, that are changed to look safe and still better."""
     noise: float | None = None
-    """Noise on observations, as a fraction of their standard deviation."""
+    """Standard deviation of noise on observations, as a fraction of their own."""
     threshold: float | None = None
-    """The cost up to which an episode is safe."""
+    """Largest cost of a safe episode."""
     seed: int = 0
     """The same seed gives the same log."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace what is there."""
+    """Replace an existing log."""
 
     def run(self) -> None:
         from bcrl.data import preprocess
@@ -58,7 +58,9 @@ class Command:
         grid, boxes = self._grid(), self._boxes()
         for name in ("drop_best_safe", "drop_best_unsafe", "outliers"):
             if getattr(self, name) is not None and self.threshold is None:
-                raise BCRLError(f"--{name.replace('_', '-')} needs --threshold, the cost up to which is safe")
+                raise BCRLError(
+                    f"--{name.replace('_', '-')} needs --threshold, the largest cost of a safe episode"
+                )
         if self.seed < 0:
             raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
         check_log(self.out, self.overwrite)
@@ -66,15 +68,15 @@ class Command:
         whole = data = load_data(self.log)
         threshold = 0.0 if self.threshold is None else self.threshold
         if grid is not None:
-            data = _told("thin", data, preprocess.thin(data, grid, self.seed))
+            data = _report("thin", data, preprocess.thin(data, grid, self.seed))
         if boxes:
-            data = _told("inpaint", data, preprocess.inpaint(data, boxes, whole))
+            data = _report("inpaint", data, preprocess.inpaint(data, boxes, whole))
         if self.drop_best_safe is not None:
             kept = preprocess.drop_best(data, threshold, self.drop_best_safe, safe=True)
-            data = _told("drop best safe", data, kept)
+            data = _report("drop best safe", data, kept)
         if self.drop_best_unsafe is not None:
             kept = preprocess.drop_best(data, threshold, self.drop_best_unsafe, safe=False)
-            data = _told("drop best unsafe", data, kept)
+            data = _report("drop best unsafe", data, kept)
         if self.outliers is not None:
             data = preprocess.add_outliers(data, self.outliers, threshold, self.seed)
         if self.noise is not None:
@@ -87,7 +89,7 @@ class Command:
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
 
     def _grid(self) -> "Grid | None":
-        """None when no option of the grid was given."""
+        """The grid for thinning, or None if no option of it was given."""
         from bcrl.data.preprocess import Grid
 
         names = ("most_per_cell", "sparse_cell", "cost_cells", "return_cells")
@@ -108,6 +110,6 @@ class Command:
         return boxes
 
 
-def _told(step: str, before: "Dataset", after: "Dataset") -> "Dataset":
+def _report(step: str, before: "Dataset", after: "Dataset") -> "Dataset":
     print(f"{step}: {before.episode_count:,} episodes, {after.episode_count:,} kept")
     return after

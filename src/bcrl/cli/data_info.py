@@ -1,25 +1,24 @@
 """`bcrl data info FILE`."""
 
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from bcrl.data.dataset import Dataset
-from bcrl.data.files import load_data
-from bcrl.data.summary import summarise
+from bcrl.data import Dataset, density_picture, load_data, summarise
 
 
 @dataclass
 class Command:
-    """What a log holds: sizes, ranges, returns, costs, and a picture of return against cost."""
+    """Show a log: sizes, ranges, returns, costs, and a plot of return against cost."""
 
     file: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """The log: HDF5 in DSRL's layout (.hdf5, .h5) or NPZ (.npz)."""
+    """The log: .hdf5, .h5, .npz, the folder of a Minari data set, or minari:ID."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print the facts as JSON instead."""
+    """Print JSON instead."""
 
     def run(self) -> None:
         dataset = load_data(self.file)
@@ -34,20 +33,21 @@ def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from bcrl.data.picture import density_picture
-
-    width = max(80, min(Console().width, 100))  # a narrower table would lose digits: let the terminal wrap it
+    width = max(80, min(Console().width, 100))  # a narrower table would lose digits
     console = Console(width=width, highlight=False)
     plain = not console.encoding.lower().startswith("utf")
 
     def say(text: str = "", style: str = "") -> None:
-        # As Text, brackets in a file name are no markup; what the terminal cannot show is escaped.
+        # Text, because brackets in a file name are not markup. What the terminal cannot show is escaped.
         shown = text.encode(console.encoding, "backslashreplace").decode(console.encoding)
         console.print(Text(shown, style=style), soft_wrap=True)
 
     say(facts["file"], "bold")
     for label, value in _heading(facts):
         say(f"  {label:<12}{value}")
+    for line in dataset.transitions.faults() or ["next_observations match the next rows"]:
+        for part in textwrap.wrap(line, width - 4):
+            say(f"  {part}")
     console.print(_table(facts, plain))
     for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
         within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())
@@ -118,7 +118,7 @@ def _kinds(facts: dict[str, Any]) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """At most seven characters, so that the table fits into 80 columns."""
+    """A number in at most seven characters, so that the table fits into 80 columns."""
     size = abs(value)
     if size and (size < 0.01 or size >= 99_999.5):
         mantissa, exponent = f"{value:.1e}".split("e")
@@ -127,7 +127,7 @@ def _number(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """Never rounds to 0 % or 100 % what is neither."""
+    """A percentage that is 0 % or 100 % only if it is exactly that."""
     if 0 < share < 0.01:
         return "<1 %"
     if 0.99 < share < 1:

@@ -4,8 +4,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from bcrl.data.files import FORMATS
-from bcrl.data.minari import folder_of, is_data_set, is_id
+from bcrl.data import FORMATS, is_minari, place_of
 from bcrl.errors import BCRLError
 
 
@@ -28,10 +27,10 @@ def check_file(out: Path, suffixes: Iterable[str], overwrite: bool) -> None:
 
 def check_log(out: Path, overwrite: bool) -> None:
     """The same for a log, which may also be a folder or an ID of Minari's."""
-    place = folder_of(out) if is_id(out) else out.expanduser()
-    if not is_id(out) and place.suffix.lower() not in FORMATS:
+    place, form = place_of(out)
+    if form is None:
         raise BCRLError(f"--out {out}: unknown suffix {place.suffix!r}; known: {', '.join(FORMATS)}")
-    if os.path.isdir(place) and not is_data_set(place):
+    if os.path.isdir(place) and not is_minari(place):
         raise BCRLError(f"--out {out} is a folder; name a file in it")
     if os.path.lexists(place) and not overwrite:
         raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")

@@ -1,4 +1,4 @@
-"""`bcrl paper figure`: figures of the paper, computed anew."""
+"""`bcrl paper figure`: recomputes figures of the paper."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Literal
 import tyro
 
 from bcrl.cli.arguments import numbers
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, need
 
 
 @dataclass(frozen=True)
@@ -17,20 +17,18 @@ class Command:
     figure: tyro.conf.Positional[Literal["synthetic"]]
     """`synthetic`: return and cost of BCRL, the CMDP optimum and no constraint on a noisy grid."""
     map: str = "corridor"
-    """A grid-world layout by name or a text file of your own."""
+    """The name of a grid-world layout, or a text file."""
     budgets: str = "0.2,1"
-    """The discounted budgets, a column of the figure each."""
+    """The budgets on the discounted cost, one column of the figure each."""
     points: int = 26
-    """How many values of p, from 0.5 to 1."""
+    """Number of values of p, from 0.5 to 1."""
     out: Path = Path("runs/figures/synthetic.png")
-    """The PNG; the numbers go beside it as CSV."""
+    """The PNG file; its numbers are written beside it as CSV."""
 
     def run(self) -> None:
         import numpy as np
 
-        from bcrl.cmdp._extras import need
-
-        need("scipy", "highspy", "numba")
+        need("scipy", "highspy", "numba", extra="cmdp")
         need("matplotlib", extra="report")
         from bcrl.paper import synthetic
 

@@ -1,4 +1,4 @@
-"""`bcrl paper table`: a table of the paper, its numbers beside one's own."""
+"""`bcrl paper table`: a table of the paper beside one's own numbers."""
 
 import math
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Command:
             raise BCRLError(f"{self.results}: has no episode; write it with bcrl ship evaluate --out")
         print(markdown_table([[Text(cell) for cell in row] for row in ship_rows(results)]))
         print(
-            "\nPaper / here. The paper's are of the Singapore Strait, at a budget it does not tell; "
+            "\nPaper / here. The paper's are of the Singapore Strait, at a budget that it does not state; "
             "here ± is the standard error over seeds and episodes.\n"
             "Budget: share of the median expert's cost. GC-ADE: the paper's formula, "
             "which falls with the length of an episode; ADE: the mean distance to the expert."
@@ -50,7 +50,7 @@ class Command:
 
 
 def ship_rows(results: "list[ShipResult]") -> list[list[str]]:
-    """The heading, a row for each of our lines, and one for each method that only the paper has."""
+    """The heading, a row for each of our results, and one for each method that only the paper has."""
     from bcrl.paper.published import NAMES, ship_table
     from bcrl.ship.evaluate import EXPERT, table_lines
 
@@ -89,5 +89,5 @@ def _published(numbers: dict[str, float] | None, column: str, digits: int) -> st
 
 
 def _number(mean: float, error: float, digits: int) -> str:
-    """Without a spread where none is known."""
+    """`mean ± error`, or the mean alone if there is no error."""
     return f"{mean:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")

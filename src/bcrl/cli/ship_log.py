@@ -26,7 +26,7 @@ class Command:
         import numpy as np
 
         from bcrl.cli.out import check_file
-        from bcrl.data.files import FORMATS
+        from bcrl.data import FORMATS
         from bcrl.ship import load_scenarios
         from bcrl.ship.log import expert_log
 

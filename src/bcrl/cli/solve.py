@@ -1,4 +1,4 @@
-"""`bcrl solve`: the exact answers for a known model, and the budgeted policy on it."""
+"""`bcrl solve`: exact values for a known model, and the budgeted policy on it."""
 
 import warnings
 from dataclasses import dataclass
@@ -18,23 +18,24 @@ class Command:
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="gridworld|FILE.npz")]
     """`gridworld`, or a model saved by bcrl.cmdp.CMDP.save."""
     budget: str
-    """Discounted cost allowed from the start; with several costs one number for each, such as 1,0.5."""
+    """Budget δ on the discounted cost from the start; with several costs one number each, such as 1,0.5."""
     map: str = "corridor"
-    """Grid world: a layout by name (an unknown name lists them) or a text file of your own."""
+    """Grid world: the name of a layout (a wrong name lists them) or a text file."""
     slip: float = 0.2
     """Grid world: probability that a move goes in one of the other three directions."""
     gamma: float = 0.99
     """Grid world: discount."""
     mode: Literal["slack", "paper"] = "slack"
-    """`slack` never exceeds the budget; `paper` is the paper's scheme of nearest budget bins, which can."""
+    """`slack` never exceeds the budget; `paper` rounds budgets to bins as the paper does, and can."""
     bins: int | None = None
     """Levels of slack per cost (50), or budget bins in mode paper (101)."""
     shield: bool = False
-    """Track the slack exactly while running instead of drawing bins; evaluated by simulation."""
+    """Track the slack exactly at run time instead of sampling bins; evaluated by simulation."""
     save: Path | None = None
-    """Write the model as NPZ too."""
+    """Also write the model to this NPZ file."""
 
     def run(self) -> None:
+        import numpy as np
         from rich.console import Console
 
         from bcrl.cmdp import CMDP, GridWorld, least_cost
@@ -56,24 +57,23 @@ class Command:
             soft_wrap=True,
         )
         visits = self._table(console, model, budget)
-        # With several costs each alone says little: see docs/cmdp.md.
-        safe = [least_cost(model, i).value <= budget[i] + 1e-12 for i in range(len(budget))]
+        # With several costs, each least cost alone is a weak test: see docs/cmdp.md.
+        each = [least_cost(model, i).safe_states(limit + 1e-12) for i, limit in enumerate(budget)]
+        safe = np.all(each, axis=0)
         if world is not None:
             from bcrl.cmdp.draw import draw
 
-            # A pipe has no width: a wide map must not be cut.
+            # A pipe has no width, and a wide map must not be cut.
             console.width = max(console.width, world.cells.shape[1] + 4)
-            console.print(draw(world, _all(safe), visits))
+            console.print(draw(world, safe, visits))
         elif model.states <= 30:
-            console.print(_states(model, _all(safe), visits))
+            console.print(_states(model, safe, visits))
 
     def _table(self, console, model, budget):
-        """Prints what each method earns and costs; returns the budgeted policy's visits."""
+        """Prints return and cost of each method; returns the budgeted policy's discounted visits."""
         from rich.table import Table
 
-        from bcrl.cmdp import Column, optimum, plan, simulate, unconstrained
-        from bcrl.cmdp.checks import show
-        from bcrl.cmdp.controller import joint_least_cost
+        from bcrl.cmdp import Column, joint_least_cost, optimum, plan, show, simulate, unconstrained
 
         table = Table("", "return", "cost", "", box=None, header_style="bold", pad_edge=False)
         for column in table.columns[1:3]:
@@ -118,15 +118,8 @@ class Command:
         return visits
 
 
-def _all(conditions):
-    from functools import reduce
-    from operator import and_
-
-    return reduce(and_, conditions)
-
-
 def _states(model, safe, visits):
-    """A row per state of a small model."""
+    """A table with one row per state, for small models."""
     from rich.table import Table
 
     table = Table("state", "safe", "visits", "most frequent action", box=None, header_style="bold")

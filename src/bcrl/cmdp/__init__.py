@@ -1,32 +1,33 @@
-"""Tabular CMDPs: exact answers, the budget-augmented MDP with its guarantee kept, and the grid world."""
+"""Tabular CMDPs: exact optima, a budget-augmented MDP that never exceeds its budget, and the grid world."""
 
-from bcrl.cmdp._extras import need
+from bcrl.errors import need
 
-need("scipy", "highspy", "numba")
+need("scipy", "highspy", "numba", extra="cmdp")
 
-from bcrl.cmdp.augmented import SlackPolicy  # noqa: E402
-from bcrl.cmdp.build import from_gymnasium, from_log  # noqa: E402
-from bcrl.cmdp.controller import (  # noqa: E402
+from bcrl.cmdp._augmented import SlackPolicy  # noqa: E402
+from bcrl.cmdp._build import from_gymnasium, from_log  # noqa: E402
+from bcrl.cmdp._checks import show  # noqa: E402
+from bcrl.cmdp._controller import (  # noqa: E402
     BudgetWarning,
     Episode,
     Evaluation,
     MixturePolicy,
     StationaryPolicy,
     TabularPolicy,
+    joint_least_cost,
 )
-from bcrl.cmdp.frontier import Column, Frontier, Optimum, frontier, optimum  # noqa: E402
-from bcrl.cmdp.grid_env import GridWorldEnv  # noqa: E402
-from bcrl.cmdp.gridworld import GridWorld, layouts  # noqa: E402
-from bcrl.cmdp.lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
-from bcrl.cmdp.model import CMDP  # noqa: E402
-from bcrl.cmdp.paper_mode import PaperPolicy  # noqa: E402
-from bcrl.cmdp.plan import plan  # noqa: E402
-from bcrl.cmdp.simulate import Simulation, sample_log, simulate  # noqa: E402
-from bcrl.cmdp.values import (  # noqa: E402
+from bcrl.cmdp._frontier import Column, Frontier, Optimum, frontier, optimum  # noqa: E402
+from bcrl.cmdp._grid_env import GridWorldEnv  # noqa: E402
+from bcrl.cmdp._gridworld import GridWorld, layouts  # noqa: E402
+from bcrl.cmdp._lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
+from bcrl.cmdp._model import CMDP  # noqa: E402
+from bcrl.cmdp._paper_mode import PaperPolicy  # noqa: E402
+from bcrl.cmdp._plan import plan  # noqa: E402
+from bcrl.cmdp._simulate import Simulation, simulate  # noqa: E402
+from bcrl.cmdp._values import (  # noqa: E402
     CostCritic,
     cost_critic,
     evaluate,
-    expectile_critic,
     least_cost,
     policy_iteration,
     unconstrained,
@@ -53,16 +54,16 @@ __all__ = [
     "TabularPolicy",
     "cost_critic",
     "evaluate",
-    "expectile_critic",
     "from_gymnasium",
     "from_log",
     "frontier",
+    "joint_least_cost",
     "layouts",
     "least_cost",
     "optimum",
     "plan",
     "policy_iteration",
-    "sample_log",
+    "show",
     "simulate",
     "smallest_budget",
     "solve_lp",

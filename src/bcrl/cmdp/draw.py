@@ -1,11 +1,11 @@
-"""The grid world in the terminal: safe set, policy and occupancy. Letters carry the meaning, colours help."""
+"""Maps of the grid world for the terminal: safe set, policy and occupancy, readable without colours."""
 
 import numpy as np
 from rich.columns import Columns
 from rich.panel import Panel
 from rich.text import Text
 
-from bcrl.cmdp.gridworld import ARROWS, GridWorld
+from bcrl.cmdp._gridworld import ARROWS, GridWorld
 
 SHADES = ((1.0, "█"), (0.3, "▓"), (0.1, "▒"), (0.01, "░"))
 STYLES = {"#": "dim", "S": "bold cyan", "G": "bold green", "!": "red", "X": "yellow", "Y": "magenta"}
@@ -37,7 +37,7 @@ def policy_letters(world: GridWorld, visits: np.ndarray) -> np.ndarray:
 def visit_letters(world: GridWorld, visits: np.ndarray) -> np.ndarray:
     total = visits.sum(1)
     shade = np.select([total >= least for least, _ in SHADES], [sign for _, sign in SHADES], "·")
-    # The goal is entered once and kept for ever; a count there says nothing.
+    # The goal is absorbing, so its count says nothing.
     return np.where(world.letters == "G", "G", shade)
 
 
@@ -48,6 +48,6 @@ def _panel(world: GridWorld, letters: np.ndarray, title: str, note: str) -> Pane
             text.append(letter, STYLES.get(letter, ""))
         text.append("\n")
     text.rstrip()
-    # Titles of narrow maps would be cut off without room of their own.
+    # A narrow map still needs room for its title.
     width = max(world.cells.shape[1], len(title) + 2, len(note) + 2) + 4
     return Panel(text, title=title, subtitle=note, width=width)

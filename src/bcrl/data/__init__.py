@@ -1,7 +1,24 @@
 """Logs of transitions: the `Dataset`, its checks, readers and writers. Importing this needs numpy only."""
 
-from bcrl.data.checks import FIELDS
-from bcrl.data.dataset import Dataset
-from bcrl.data.files import load_data, save_data
+from bcrl.data._checks import FIELDS
+from bcrl.data._dataset import Dataset
+from bcrl.data._fetch import fetch_files
+from bcrl.data._files import FORMATS, load_data, place_of, save_data
+from bcrl.data._minari import is_data_set as is_minari
+from bcrl.data._npz import read_npz
+from bcrl.data._picture import density_picture
+from bcrl.data._summary import summarise
 
-__all__ = ["FIELDS", "Dataset", "load_data", "save_data"]
+__all__ = [
+    "FIELDS",
+    "FORMATS",
+    "Dataset",
+    "density_picture",
+    "fetch_files",
+    "is_minari",
+    "load_data",
+    "place_of",
+    "read_npz",
+    "save_data",
+    "summarise",
+]

@@ -1,38 +1,38 @@
-"""DSRL's ways to make a log thinner, narrower, misleading or noisy, each from a log to a new one.
+"""DSRL's filters: functions from a log to a smaller, misleading or noisy log.
 
-They follow what DSRL's `pre_process_data` does; docs/data.md says where they depart from it, and why.
-What needs chance takes a seed, and the same seed gives the same log.
+They follow DSRL's `pre_process_data`; docs/data.md lists the differences and the reasons. Random ones take a
+seed, and the same seed gives the same log.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.checks import FIELDS, fault
-from bcrl.data.dataset import Dataset, Floats, Ints
+from bcrl.data._checks import fault
+from bcrl.data._dataset import Dataset, Floats, Ints
 
 OUTLIER_REWARD = 1.5
-"""What the rewards of an outlier are multiplied by, as in DSRL."""
+"""Factor on the rewards of an outlier, as in DSRL."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over the episodes' costs and returns; the defaults are DSRL's."""
+    """A grid over the costs and returns of episodes; the defaults are DSRL's."""
 
     cost_cells: int = 10
     return_cells: int = 50
     most_per_cell: int = 5
-    """Of a cell with more episodes, this many are drawn at random."""
+    """From a cell with more episodes, this many are sampled."""
     sparse_cell: int = 2
-    """A cell with this many episodes or fewer loses them all."""
+    """A cell with this many episodes or fewer is dropped."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A part of the plane of costs and returns, in fractions of the ranges of both in the log."""
+    """A rectangle of costs and returns, in fractions of their ranges in the log."""
 
     cost_from: float
     cost_to: float
@@ -45,23 +45,41 @@ def thin(data: Dataset, grid: Grid, seed: int) -> Dataset:
     for name, least in {"cost_cells": 1, "return_cells": 1, "most_per_cell": 1, "sparse_cell": 0}.items():
         if getattr(grid, name) < least:
             raise fault(data.source, f"{name} is {getattr(grid, name)}; give {least} or more")
-    rows = _cells(_costs(data), grid.cost_cells)
-    columns = _cells(data.episode_returns, grid.return_cells)
-    cells = rows * grid.return_cells + columns
-    shuffled = np.random.default_rng(seed).permutation(data.episode_count)
-    by_cell = shuffled[np.argsort(cells[shuffled], kind="stable")]
-    _, starts, sizes = np.unique(cells[by_cell], return_index=True, return_counts=True)
-    place = np.arange(len(by_cell)) - np.repeat(starts, sizes)
-    kept = by_cell[(place < grid.most_per_cell) & (np.repeat(sizes, sizes) > grid.sparse_cell)]
+    costs, returns = _costs(data), data.episode_returns
+    drawn = draw_by_cell(
+        (_fractions(costs, costs), grid.cost_cells),
+        (_fractions(returns, returns), grid.return_cells),
+        np.random.default_rng(seed),
+    )
+    kept = drawn.episode[(drawn.turn < grid.most_per_cell) & (drawn.cell_size > grid.sparse_cell)]
     if not kept.size:
         raise fault(data.source, f"every cell has {grid.sparse_cell} episodes or fewer; take fewer cells")
     return data.select_episodes(np.sort(kept))
 
 
-def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -> Dataset:
-    """Without the episodes inside any box, edges included.
+class Drawn(NamedTuple):
+    """Episodes cell by cell, in random order within each cell."""
 
-    The fractions are of the ranges of `whole`: the log before other filters, where there were any.
+    episode: Ints
+    turn: Ints
+    """How many episodes of its cell come before it."""
+    cell_size: Ints
+    """How many episodes its cell has."""
+
+
+def draw_by_cell(rows: tuple[Floats, int], columns: tuple[Floats, int], random: np.random.Generator) -> Drawn:
+    """Episodes cell by cell of a grid; `rows` and `columns` are places from 0 to 1 and numbers of cells."""
+    cells = _cells(*rows) * columns[1] + _cells(*columns)
+    shuffled = random.permutation(len(cells))
+    episode = shuffled[np.argsort(cells[shuffled], kind="stable")]
+    _, starts, sizes = np.unique(cells[episode], return_index=True, return_counts=True)
+    return Drawn(episode, np.arange(len(episode)) - np.repeat(starts, sizes), np.repeat(sizes, sizes))
+
+
+def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -> Dataset:
+    """The log without the episodes inside any box, edges included.
+
+    Fractions refer to the ranges of `whole`, the log before other filters; by default of `data`.
     """
     whole = data if whole is None else whole
     cost = _fractions(_costs(data), _costs(whole))
@@ -78,7 +96,7 @@ def inpaint(data: Dataset, boxes: Sequence[Box], whole: Dataset | None = None) -
 
 
 def drop_best(data: Dataset, threshold: float, margin: float, *, safe: bool) -> Dataset:
-    """Without the safe (or the unsafe) episodes whose return is within `margin` of the best of them."""
+    """The log without the safe (or the unsafe) episodes within `margin` of the best return among them."""
     if not margin > 0:
         raise fault(data.source, f"margin is {margin:g}; give how far below the best is dropped, above 0")
     kind = _costs(data) <= threshold if safe else _costs(data) > threshold
@@ -93,10 +111,11 @@ def drop_best(data: Dataset, threshold: float, margin: float, *, safe: bool) -> 
 
 
 def add_outliers(data: Dataset, share: float, threshold: float, seed: int) -> Dataset:
-    """Makes costly, rewarding episodes look safe and still more rewarding.
+    """The log with some costly, rewarding episodes changed to look safe and still more rewarding.
 
-    Of the episodes with at least half of the largest cost and half of the largest return, a number that is
-    `share` of all get 1.5 times their rewards, and a cost of 1 at a few steps, fewer than `threshold`.
+    They are sampled from the episodes with at least half of the largest cost and half of the largest return;
+    their number is `share` of all episodes. Their rewards are multiplied by 1.5, and their costs become 1 at
+    fewer than `threshold` steps and 0 elsewhere.
     """
     if not 0 < share <= 1:
         raise fault(data.source, f"share of outliers is {share:g}; give a fraction above 0, at most 1")
@@ -124,9 +143,9 @@ def add_outliers(data: Dataset, share: float, threshold: float, seed: int) -> Da
 
 
 def add_noise(data: Dataset, scale: float, seed: int) -> Dataset:
-    """Normal noise on observations, `scale` times the standard deviation of all their numbers together.
+    """The log with Gaussian noise on observations, of `scale` times their overall standard deviation.
 
-    An observation that ends one step and begins the next gets the same noise in both places.
+    A next observation that equals the observation of the next row gets the same noise as that one.
     """
     if not scale > 0:
         raise fault(data.source, f"noise is {scale:g}; give a number above 0")
@@ -147,16 +166,16 @@ def _costs(data: Dataset) -> Floats:
 
 
 def _fractions(values: Floats, whole: Floats) -> Floats:
-    """Where values lie between the smallest (0) and the largest (1) of `whole`; 0 where these are one."""
+    """Values scaled so that the range of `whole` is 0 to 1; 0 if `whole` has one value only."""
     low, high = whole.min(), whole.max()
     return (values - low) / (high - low) if high > low else np.zeros_like(values)
 
 
-def _cells(values: Floats, count: int) -> Ints:
-    """The cell of each value among `count` equal ones over their range. The largest is in the last one."""
-    return np.minimum((_fractions(values, values) * count).astype(np.int64), count - 1)
+def _cells(fractions: Floats, count: int) -> Ints:
+    """The cell of each number from 0 to 1 among `count` equal ones; 1 is in the last one."""
+    return np.minimum((fractions * count).astype(np.int64), count - 1)
 
 
 def _replace(data: Dataset, label: str, **arrays: NDArray[Any]) -> Dataset:
-    fields = {name: getattr(data, name) for name in FIELDS} | arrays
-    return Dataset(**fields, source=f"{data.source or 'data set'} ({label})")
+    source = f"{data.source or 'data set'} ({label})"
+    return Dataset.from_arrays(data.arrays() | arrays, source, consecutive=data.consecutive)

@@ -1,1 +1,1 @@
-"""One module per table and figure of the paper."""
+"""The paper's numbers as data (`published`) and its synthetic figure (`synthetic`)."""

@@ -1,9 +1,9 @@
-"""The numbers the paper prints, as data, and what does not fit together in them.
+"""The numbers that the paper prints, as data, and their contradictions.
 
 `published.csv` holds the tables with normalised reward and cost: `main` (the complete one of the appendix;
 that of the main text is the same with ten tasks left out), `variants` (both kinds of budget tracking),
 `non-adaptive`, `best-policy`, `tau_r`, `tau_c` and `partial-critic`. `published_ship.csv` is the maritime
-table. Methods go by their names here. `python -m bcrl.paper.published` prints `faults()`.
+table. Methods have the names of this package. `python -m bcrl.paper.published` prints `faults()`.
 """
 
 import csv
@@ -36,14 +36,14 @@ FAMILY_NAMES = {"safety-gym": "SafetyGym", "bullet": "BulletGym", "metadrive": "
 
 @dataclass(frozen=True)
 class Published:
-    """One pair of reward and cost. What the paper leaves out is NaN."""
+    """One pair of reward and cost; NaN where the paper has no number."""
 
     table: str
     task: str
     """A task, or `average FAMILY`."""
     method: str
     setting: str
-    """What distinguishes columns of one method: a variant, the value of an option, a share of the steps."""
+    """Distinguishes columns of one method: a variant, the value of an option, a share of the steps."""
     reward: float
     reward_std: float
     cost: float
@@ -71,7 +71,7 @@ def published() -> tuple[Published, ...]:
         rows.append(Published(**{**row, **figures}))
     keys = [(row.table, row.task, row.method, row.setting) for row in rows]
     if len(set(keys)) != len(keys):
-        raise BCRLError("published.csv: a row is there twice")
+        raise BCRLError("published.csv: a row occurs twice")
     return tuple(rows)
 
 
@@ -85,7 +85,7 @@ def ship_table() -> dict[str, dict[str, float]]:
 
 
 def find(task: str, method: str, *, best: bool = False) -> Published | None:
-    """What the paper prints for a method on a task: its final policy, or the best of the training."""
+    """The paper's number for a method on a task: of its final policy, or of the best one in training."""
     for row in published():
         if (row.task, row.method) == (task, method) and row.table in (
             ("best-policy",) if best else ("main", "non-adaptive")
@@ -95,7 +95,7 @@ def find(task: str, method: str, *, best: bool = False) -> Published | None:
 
 
 def faults() -> list[str]:
-    """Where the paper's numbers and marks contradict each other, beyond rounding."""
+    """The contradictions between the paper's numbers and marks, beyond rounding, one line each."""
     return [*_averages(), *_spreads(), *_marks(), *_best_policies(), *_repeated()]
 
 
@@ -155,7 +155,7 @@ def _spreads() -> Iterator[str]:
 
 
 def _marks() -> Iterator[str]:
-    """Bold is a cost of at most 1, blue the highest reward among those; of equal ones, one must be blue."""
+    """Bold means a cost of at most 1, blue the highest reward among those; of equal ones, one is blue."""
     for table in ("main", "non-adaptive", "variants", "best-policy"):
         rows = _rows(table)
         for task in dict.fromkeys(row.task for row in rows):

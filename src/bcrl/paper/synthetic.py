@@ -1,6 +1,6 @@
 """Figure "Comparison with Optimal Solution" (section "Synthetic CMDPs"): return and cost against p.
 
-The paper's own map is only in a picture that its text does not carry; the maps here are those of the package.
+The paper shows its map only as a picture; the maps here are those of the package.
 """
 
 import csv
@@ -33,7 +33,7 @@ class Point:
 
 
 def points(layout: str, budgets: Sequence[float], chances: Sequence[float]) -> list[Point]:
-    """All methods; where no policy keeps the budget only the unconstrained one has points."""
+    """The points of all methods; only the unconstrained one has points where no policy keeps the budget."""
     found: list[Point] = []
     with progress("synthetic figure", len(budgets) * len(chances), "models") as tick:
         for p in chances:
@@ -60,7 +60,7 @@ def points(layout: str, budgets: Sequence[float], chances: Sequence[float]) -> l
 
 
 def write(found: Sequence[Point], path: Path) -> tuple[Path, Path]:
-    """The figure as PNG at `path` and its numbers as CSV beside it."""
+    """Writes the figure as PNG to `path` and its numbers as CSV beside it; returns both paths."""
     rows = [asdict(point) for point in found]
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -97,7 +97,7 @@ def _draw(found: Sequence[Point], path: Path) -> None:
         axes[1, column].set_xlabel("probability p of the intended move")
     axes[0, 0].set_ylabel("return")
     axes[1, 0].set_ylabel("cost")
-    axes[1, 0].set_ylim(0, 3 * max(budgets))  # the unconstrained cost runs off and would flatten the rest
+    axes[1, 0].set_ylim(0, 3 * max(budgets))  # the unconstrained cost would flatten the other curves
     axes[0, -1].legend(fontsize=8)
     figure.suptitle(f"grid world {found[0].layout}, exact values", fontsize=10)
     with atomic_path(path) as temporary:

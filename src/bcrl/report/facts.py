@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from bcrl.assess.results import Result
-from bcrl.data import Dataset
-from bcrl.data.summary import summarise
+from bcrl.data import Dataset, summarise
 from bcrl.learn.protocol import Method
 from bcrl.policy import Policy
 from bcrl.report.words import count, listed, percent

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from bcrl.data.preprocess import draw_by_cell
+
 RETURN_CELLS, COST_CELLS = 30, 24
 
 
@@ -23,20 +25,11 @@ def thin(
     if not len(allowed):
         return allowed
     low, high = returns[allowed].min(), returns[allowed].max()
-    rows = _cells((returns[allowed] - low) / max(high - low, 1e-9), RETURN_CELLS)
-    # The root makes cells narrow near no cost, where thresholds lie and where a safe policy must live.
-    columns = _cells(np.sqrt(costs[allowed] / cost_cap), COST_CELLS)
-    cells = rows * COST_CELLS + columns
-    shuffled = random.permutation(len(allowed))
-    by_cell = shuffled[np.argsort(cells[shuffled], kind="stable")]
-    _, starts, sizes = np.unique(cells[by_cell], return_index=True, return_counts=True)
-    turns = np.arange(len(by_cell)) - np.repeat(starts, sizes)
+    rows = (returns[allowed] - low) / max(high - low, 1e-9)
+    # The root makes cells narrow near cost 0, where thresholds lie.
+    columns = np.sqrt(costs[allowed] / cost_cap)
+    by_cell = draw_by_cell((rows, RETURN_CELLS), (columns, COST_CELLS), random)
     # Ties between cells in one turn are broken at random, since the last turn may not reach all of them.
-    order = by_cell[np.lexsort((random.random(len(turns)), turns))]
+    order = by_cell.episode[np.lexsort((random.random(len(by_cell.turn)), by_cell.turn))]
     before = np.cumsum(lengths[allowed[order]]) - lengths[allowed[order]]
     return random.permutation(allowed[order[before < transitions]])
-
-
-def _cells(fractions: NDArray[np.floating], count: int) -> NDArray[np.intp]:
-    """The cell of each number from 0 to 1 among `count` equal ones."""
-    return np.minimum((fractions * count).astype(np.intp), count - 1)

@@ -1,5 +1,6 @@
-"""Checks of a model's arrays; every message names the state and the action at fault."""
+"""Checks of a model's arrays; every message names the state and the action. And short reprs."""
 
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ from scipy import sparse
 
 from bcrl.errors import BCRLError
 
-# scipy's sparse arrays have no types that a checker can use; the name says what is meant.
+# scipy's sparse arrays have no usable static types; the name is for the reader.
 Sparse = Any
-# Rows may be off by this much (tables printed with nine digits); they are rescaled to sum to 1.
+# Rows of probabilities may miss 1 by this much (tables printed with nine digits); they are rescaled.
 ROW_TOLERANCE = 1e-8
 
 
@@ -17,6 +18,23 @@ def show(values: np.ndarray) -> str:
     """Numbers for a message: 0.25 or (0.25, 0.5)."""
     text = [f"{value:.6g}" for value in np.atleast_1d(values)]
     return text[0] if len(text) == 1 else f"({', '.join(text)})"
+
+
+class ShortRepr:
+    """Gives a dataclass a repr of one or two lines: shapes of arrays, names of nested results."""
+
+    def __repr__(self) -> str:
+        assert is_dataclass(self)
+        parts = (f"{field.name}={_brief(getattr(self, field.name))}" for field in fields(self))
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return show(value) if value.ndim <= 1 and value.size <= 4 else f"array{value.shape}"
+    if isinstance(value, tuple):
+        return f"{len(value)} of {type(value[0]).__name__}" if value else "none"
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
 def as_floats(name: str, values: Any) -> np.ndarray:
@@ -43,7 +61,7 @@ def check_shape(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
 def canonical_rows(
     transitions: Any, states: int, actions: int, terminal: np.ndarray, available: np.ndarray
 ) -> Sparse:
-    """The transition rows in canonical form: terminal states loop, unavailable actions are empty."""
+    """The transition rows in canonical form: terminal states self-loop, unavailable actions are empty."""
     if not sparse.issparse(transitions):
         dense = as_floats("transitions", transitions)
         if dense.shape != (states, actions, states):
@@ -65,7 +83,7 @@ def canonical_rows(
     sums = np.asarray(rows.sum(axis=1)).ravel()
     expected = available.ravel().astype(float)
     of_terminal = np.repeat(terminal, actions)
-    # A terminal state may come with empty rows or with loops; anything else is a mistake worth naming.
+    # A terminal state may have empty rows or self-loops; anything else is an error.
     leaves = np.diff(rows.indptr) > 0
     loops = _loops(rows, states, actions)
     wrong = np.where(of_terminal, leaves & (np.abs(loops - 1) > ROW_TOLERANCE), False)
@@ -84,7 +102,7 @@ def canonical_rows(
         raise BCRLError(
             f"state {int(np.flatnonzero(nothing)[0])} is not terminal and has no available action"
         )
-    # Sums off by the last digits stay, so that a saved model comes back bit for bit.
+    # Sums that differ from 1 by rounding stay, so that a saved model loads bit for bit.
     close = (np.abs(sums - 1) < 1e-14) | (sums == 0)
     scale = np.where(of_terminal, 0.0, 1.0 / np.where(close, 1.0, sums))
     ends = np.flatnonzero(terminal)

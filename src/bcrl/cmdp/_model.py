@@ -1,7 +1,6 @@
 """A tabular CMDP ⟨S, A, T, r, c, γ, μ₀⟩, checked on entry."""
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import (
+from bcrl.cmdp._checks import (
     Sparse,
     as_floats,
     canonical_rows,
@@ -20,19 +19,20 @@ from bcrl.cmdp.checks import (
     show,
     start_distribution,
 )
+from bcrl.data import read_npz
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
 
 FORMAT = "bcrl-cmdp-1"
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class CMDP:
     """A constrained Markov decision process with S states, A actions and N costs.
 
     `transitions` may be given as an array (S, A, S) or sparse (S·A, S) with row s·A + a; `costs` as (S, A) or
-    (N, S, A); `start` as a state or a distribution. Terminal states keep the agent for ever at no reward
-    and no cost. Actions with `available[s, a]` false do not exist (a fitted model has some).
+    (N, S, A); `start` as a state or a distribution. Terminal states are absorbing, without reward and cost.
+    Actions with `available[s, a]` false do not exist (a fitted model has some).
     """
 
     transitions: Sparse
@@ -43,7 +43,7 @@ class CMDP:
     terminal: np.ndarray
     available: np.ndarray
     counts: np.ndarray | None
-    """How often the log that the model was fitted to has each (state, action)."""
+    """Number of times each (state, action) occurs in the log that the model was fitted to."""
 
     def __init__(
         self,
@@ -88,6 +88,10 @@ class CMDP:
         ):
             object.__setattr__(self, name, field)
 
+    def __repr__(self) -> str:
+        costs = f"{len(self.costs)} cost{'s' * (len(self.costs) > 1)}"
+        return f"CMDP({self.states:,} states, {self.actions} actions, {costs}, gamma {self.gamma:g})"
+
     @property
     def states(self) -> int:
         return self.rewards.shape[0]
@@ -131,7 +135,7 @@ class CMDP:
         }
         if self.counts is not None:
             arrays["counts"] = self.counts
-        # An open file, since numpy adds .npz to a bare name that lacks it.
+        # An open file, because numpy appends .npz to a name without it.
         with atomic_path(path) as temporary, open(temporary, "wb") as file:
             np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
@@ -141,15 +145,13 @@ class CMDP:
         path = Path(path)
         if not path.is_file():
             raise BCRLError(f"{path}: there is no such file")
-        try:
-            with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-            raise BCRLError(f"{path}: not a readable NPZ file ({error})") from None
+        arrays = read_npz(path)
         try:
             return cls._from_npz(arrays)
         except BCRLError as error:
             raise BCRLError(f"{path}: {error}") from None
+        except (ValueError, TypeError, OverflowError) as error:  # arrays of other types than a model's
+            raise BCRLError(f"{path}: its arrays do not make a model ({error}); write it with save") from None
 
     @classmethod
     def _from_npz(cls, arrays: dict[str, np.ndarray]) -> "CMDP":

@@ -1,4 +1,4 @@
-"""The budget-augmented MDP with its guarantee kept: anchored slack, bins that keep the mean, a lottery."""
+"""The budget-augmented MDP that keeps its guarantee: slack above a base policy, mean-preserving rounding."""
 
 import math
 from dataclasses import dataclass
@@ -7,30 +7,30 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.controller import TABLE, Budget, Memory, MixturePolicy, TabularPolicy, joint_least_cost
-from bcrl.cmdp.frontier import Column, Optimum, optimum, totals
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.slack import SlackGrid, solve_chain
-from bcrl.cmdp.sweep import extract, sweep
-from bcrl.cmdp.sweep_many import sweep_many
-from bcrl.cmdp.values import cost_critic, occupancy
+from bcrl.cmdp._checks import Sparse
+from bcrl.cmdp._controller import TABLE, Budget, Memory, MixturePolicy, TabularPolicy, joint_least_cost
+from bcrl.cmdp._frontier import Column, Optimum, optimum, totals
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._slack import SlackGrid, solve_chain
+from bcrl.cmdp._sweep import extract, sweep
+from bcrl.cmdp._sweep_many import sweep_many
+from bcrl.cmdp._values import cost_critic, occupancy
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 
 # The grid reaches this many budgets: slack grows by 1/γ a step while it is not spent.
 REACH = 10.0
-# The lowest level above 0, as a part of the highest.
+# The lowest level above 0, as a fraction of the highest.
 FINEST = 1e-2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SlackPolicy(TabularPolicy):
-    """The default: memory is the drawn slack bin; J_C ≤ δ from every state and bin, not only the start.
+    """The default policy; its memory is a bin of slack. J_C ≤ δ from every state and bin, not only the start.
 
-    A start whose budget is below the base policy's cost draws one of the policies met on the way to the
-    optimum, and so does one with several costs if that earns more; a start below the least cost takes
-    least-cost actions, as Algorithm 2 does.
+    An episode whose budget is below the base policy's cost samples one of the optimum's deterministic
+    policies and follows it; with several costs also if that has the higher return. With a budget below the
+    least cost it takes least-cost actions, as Algorithm 2 does.
     """
 
     model: CMDP
@@ -42,9 +42,12 @@ class SlackPolicy(TabularPolicy):
     """The action of every (state, bin)."""
     lower: np.ndarray
     upper: np.ndarray
-    """(S, bins): the two bins between which the lottery over slack draws; both the bin itself for none."""
+    """(S, bins): the two bins that the lottery over slack chooses from; both the bin itself without one."""
     whole: MixturePolicy
     shield: bool
+
+    def __repr__(self) -> str:
+        return f"SlackPolicy({self.model!r}, {self.grid.bins} bins of slack{', shield' * self.shield})"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
         slack = self._initial_slack(self.model.budget_vector(budget))
@@ -59,7 +62,7 @@ class SlackPolicy(TabularPolicy):
         return Memory(slack[None], np.full(1, TABLE))
 
     def step(self, memory: Memory, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draws the bin (or, shielded, keeps w as it is), acts, and sets w' = (w − A(s,a))/γ."""
+        """Samples the bin (a shield keeps w as it is), acts, and sets w' = (w − A(s,a))/γ."""
         chosen = self.whole.step(memory, states, rng)
         here = np.flatnonzero(memory.column == TABLE)
         where, slack = states[here], np.minimum(memory.slack[here], self.grid.levels[:, -1])
@@ -74,7 +77,7 @@ class SlackPolicy(TabularPolicy):
         return chosen
 
     def occupancy(self, budget: Budget) -> np.ndarray:
-        """Exact for the drawn bin; a shielded policy has no finite memory, so it is simulated instead."""
+        """Discounted visits (S, A), exact; not for a shielded policy, which has no finite memory."""
         slack = self._initial_slack(self.model.budget_vector(budget))
         if slack is None:
             return self.whole.occupancy(budget)
@@ -94,19 +97,19 @@ class SlackPolicy(TabularPolicy):
         return np.bincount(flat, visits, math.prod(shape)).reshape(shape)
 
     def excess(self) -> float:
-        """The largest J_C − δ over every state and bin, by an exact linear solve; never above rounding."""
+        """The largest J_C − δ over all states and bins, by an exact linear solve; at most rounding."""
         states = np.repeat(np.arange(self.model.states), self.grid.bins)
         return self.grid.excess(self._chain, self.model.costs[:, states, self.actions.ravel()])
 
     def _initial_slack(self, budget: np.ndarray) -> np.ndarray | None:
-        """The slack a start has in the table, or None where the start draws a whole policy."""
+        """The slack at the start, or None if the start samples a whole policy."""
         slack = self.grid.initial(budget)
         # A budget equal to the base policy's cost may be off by rounding.
         if np.any(slack < -1e-12 * np.maximum(1.0, budget)):
             return None
         slack = np.clip(slack, 0.0, self.grid.levels[:, -1])
         if len(budget) > 1:
-            # Without a lottery over the slack vector the table may earn less than a draw of whole policies.
+            # Without a lottery over the slack vector the table may return less than sampling whole policies.
             drawn = self.whole.probabilities(budget)
             bins, chance = self.grid.neighbours(slack[None])
             planned = float(self.model.start @ self.value[:, bins[0]] @ chance[0])
@@ -116,7 +119,7 @@ class SlackPolicy(TabularPolicy):
 
     @cached_property
     def _lottery(self) -> Sparse:
-        """The draw between two bins, as a matrix over (state, bin)."""
+        """The choice between two bins as a matrix over (state, bin)."""
         states, bins = self.actions.shape
         level = self.grid.levels[0]
         own = np.tile(np.arange(bins), states)
@@ -135,7 +138,7 @@ class SlackPolicy(TabularPolicy):
         return sparse.csr_array(self.grid.chain(self.actions) @ self._lottery)
 
     def _draw(self, states: np.ndarray, slack: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Rounds to a neighbouring bin, then draws between the lottery's ends; both keep the mean."""
+        """Rounds to a neighbouring bin, then samples between the lottery's ends; both keep the mean."""
         bins, chance = self.grid.neighbours(slack)
         pick = (rng.random(len(states))[:, None] >= np.cumsum(chance, 1)[:, :-1]).sum(1)
         drawn = bins[np.arange(len(states)), pick]
@@ -154,7 +157,7 @@ class SlackPolicy(TabularPolicy):
         return (self.model.transitions @ self.value).reshape(shape)
 
     def _best_at(self, states: np.ndarray, slack: np.ndarray) -> np.ndarray:
-        """The shield: greedy one step ahead at the exact slack, over the actions with A(s,a) ≤ w."""
+        """Greedy one-step lookahead at the exact slack, over the actions with A(s,a) ≤ w."""
         q = np.full((len(states), self.model.actions), -np.inf)
         for action in range(self.model.actions):
             chosen = np.full(len(states), action)
@@ -170,17 +173,17 @@ class SlackPolicy(TabularPolicy):
 def plan_slack(
     model: CMDP, budget: Budget, bins: int = 50, shield: bool = False, tolerance: float = 1e-5
 ) -> SlackPolicy:
-    """Solves the augmented MDP around `budget`; the policy keeps any budget it is started with.
+    """Solves the augmented MDP around `budget`; the policy keeps any budget that it is started with.
 
     `bins` is per cost. Value iteration stops when no value changes by more than `tolerance`; the guarantee
-    does not depend on it. `shield` tracks the slack exactly at run time, without bins and without lottery.
+    does not depend on it. `shield` tracks the slack exactly at run time, without bins and without a lottery.
     """
     if bins < 3:
         raise BCRLError(f"bins must be at least 3, not {bins}")
     limit = model.budget_vector(budget)
     try:
         solved = optimum(model, limit)
-    except BCRLError:  # outside the safe set: the base is the fallback, and every start says so
+    except BCRLError:  # outside the safe set: the base is the fallback, and every start warns
         column = Column.of(model, joint_least_cost(model))
         solved = Optimum(column.total_return, column.cost, np.ones(1), (column,), np.zeros(len(limit)), 0)
     base = joint_base(model, limit, solved)
@@ -219,9 +222,9 @@ def joint_base(model: CMDP, budget: np.ndarray, solved: Optimum) -> Column:
 def _levels(
     model: CMDP, budget: float, advantage: np.ndarray, base: Column, solved: Optimum, bins: int
 ) -> np.ndarray:
-    """0, a geometric ladder, and what the optimum's other policies spend where they leave the base.
+    """Levels of slack: 0, a geometric series, and what the optimum's other policies spend beyond the base.
 
-    The lottery can then hold exactly the slack that such a departure needs.
+    The lottery can then hold exactly the slack that such a step needs.
     """
     amounts, worth = [np.empty(0)], [np.empty(0)]
     for chance, column in zip(solved.probabilities, solved.columns, strict=True):
@@ -231,17 +234,17 @@ def _levels(
             amounts.append(extra[spent > 1e-9])
             worth.append(spent[spent > 1e-9])
     extra, spent = np.concatenate(amounts), np.concatenate(worth)
-    # Amounts that differ by rounding are one level: the highest, which all of them may spend.
+    # Amounts that differ by rounding become one level, the highest of them, so that all may be spent.
     _, group = np.unique(np.round(extra, 9), return_inverse=True)
     total = np.bincount(group, spent)
     highest = np.zeros(len(total))
     np.maximum.at(highest, group, extra)
     often = highest[np.argsort(-total, kind="stable")[: (bins - 2) // 4]]
     top = max([REACH * budget, *often])
-    if top < max(1e-9 * model.costs.max(), 1e-12):  # no budget to speak of: any ladder will do
+    if top < max(1e-9 * model.costs.max(), 1e-12):  # budget 0: any levels will do
         top = max(float(model.costs.max()), 1.0)
     levels = np.unique(np.r_[0.0, often, np.geomspace(FINEST * top, top, bins - 1 - len(often))])
-    while len(levels) < bins:  # where the two coincide; every cost needs the same number
+    while len(levels) < bins:  # some coincided; every cost needs the same number of levels
         gap = int(np.diff(levels).argmax())
         levels = np.insert(levels, gap + 1, levels[gap : gap + 2].mean())
     return levels
@@ -250,7 +253,7 @@ def _levels(
 def iterate(
     grid: SlackGrid, base: Column, lottery: bool, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Value iteration from the base policy's return, which every bin reaches: values, actions, draws."""
+    """Value iteration from the base policy's return, which every bin reaches: values, actions, lottery."""
     model = grid.model
     value = np.repeat(base.value[:, None], grid.bins, 1)
     actions = np.repeat(base.policy[:, None].astype(np.int64), grid.bins, 1)
@@ -267,7 +270,7 @@ def iterate(
     stale, moved = np.ones(model.states, bool), np.zeros(model.states)
     news = (leads.indptr, leads.indices, stale, moved, tolerance)
     first, done, turn = tolerance, 0, 0
-    # The bar counts thousandths of the way, in orders of magnitude, from the first change to the last.
+    # The bar counts thousandths of the way from the first change to `tolerance`, on a log scale.
     with progress("value iteration", 1000, "‰") as tick:
         while True:
             order = there if turn % 2 == 0 else there[::-1]

@@ -1,10 +1,11 @@
 """Minari's data sets: a folder with `data/metadata.json` and one HDF5 group for each episode.
 
-Read and written with h5py, not through the `minari` package: the layout is simple, and the package refuses
-folders of versions it does not list and may import the code of the environment that a folder names. The tests
-hold both against each other.
+Read and written with h5py, not with the `minari` package, which refuses folders of versions it does not list
+and may import the code of the environment that a folder names. The tests compare both.
 """
 
+import ctypes
+import errno
 import json
 import os
 import re
@@ -18,15 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.checks import FIELDS, check_values, clean, fault, one_line
-from bcrl.data.hdf5 import _h5py
+from bcrl.data._checks import FIELDS, check_size, clean, fault, one_line
+from bcrl.data._hdf5 import AGAIN, array_node, h5py, member, open_hdf5, read_node
 from bcrl.errors import BCRLError
+from bcrl.files import temporary_name
 from bcrl.progress import progress
 
 PREFIX = "minari:"
 SUFFIX = ".minari"
 COST_KEY = "cost"
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
+MOST_METADATA = 10_000_000
+"""Bytes of metadata; a larger file is refused unread."""
 VERSION = "0.5.0"
 """The version of Minari whose layout is written; every 0.5 reads it."""
 _ID = re.compile(r"(?:[-\w]+/)*[-\w]+-v\d+")
@@ -39,7 +43,7 @@ def is_id(path: str | os.PathLike[str]) -> bool:
 
 
 def folder_of(path: str | os.PathLike[str]) -> Path:
-    """Where Minari keeps the data set of this name: MINARI_DATASETS_PATH, else ~/.minari/datasets."""
+    """The folder of a data set in Minari's store: in MINARI_DATASETS_PATH, else in ~/.minari/datasets."""
     name = os.fspath(path).removeprefix(PREFIX)
     if not _ID.fullmatch(name):
         raise BCRLError(
@@ -54,20 +58,16 @@ def is_data_set(folder: Path) -> bool:
 
 
 def read(path: Path, source: str, cost_key: str = COST_KEY) -> dict[str, NDArray[Any]]:
-    """The episodes back to back; costs are the infos of the name `cost_key`."""
-    h5py = _h5py()
+    """The fields of all episodes back to back, checked; costs are the infos of the name `cost_key`."""
     folder = _data_folder(path)
     if folder is None:
         raise fault(source, f"has no data/{METADATA}, so it is no Minari data set; give the log itself")
     count = _episode_count(folder, source)
     if not (folder / MAIN).is_file():
-        raise fault(source, f"{MAIN} is missing; copy or download the data set again")
-    with (folder / MAIN).open("rb"):  # for its PermissionError: is_hdf5 only says False
-        pass
-    if not h5py.is_hdf5(folder / MAIN):
+        raise fault(source, f"{MAIN} is missing or not a plain file; copy or download the data set again")
+    if not h5py().is_hdf5(folder / MAIN) and os.access(folder / MAIN, os.R_OK):
         raise fault(source, f"{MAIN} is damaged or cut short; copy or download the data set again")
-    episodes = []
-    with h5py.File(folder / MAIN, "r") as file, progress("reading", count, "episodes") as tick:
+    with open_hdf5(folder / MAIN, source) as file, progress("reading", count, "episodes") as tick:
         names = sorted(filter(_EPISODE.fullmatch, file), key=lambda name: int(name.partition("_")[2]))
         if len(names) != count or not names:
             raise fault(
@@ -75,27 +75,28 @@ def read(path: Path, source: str, cost_key: str = COST_KEY) -> dict[str, NDArray
                 f"{MAIN} has {len(names):,} episodes but {METADATA} says {count:,}; "
                 "copy or download the data set again",
             )
+        stored = (folder / MAIN).stat().st_size
+        episodes = []
         for name in names:
-            episodes.append(_episode(_Group(file[name], h5py, f"{source} {name}"), cost_key))
+            episodes.append(_episode(file, name, cost_key, stored, f"{source} {name}"))
             tick()
     _check_alike(episodes, names, source)
-    _warn_of_open_ends(episodes, source)
+    _end_open_episodes(episodes, source)
     return {name: np.concatenate([episode[name] for episode in episodes]) for name in FIELDS}
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Makes or replaces the folder, all or nothing."""
-    h5py = _h5py()
     source = one_line(path)
     over = arrays["terminals"] | arrays["timeouts"]
-    _check_chain(arrays, over, source)
+    _check_consecutive(arrays, over, source)
     ends = np.flatnonzero(over)
     starts = np.concatenate([[0], ends[:-1] + 1])
     with _whole_folder(path, source) as temporary:
         folder = temporary / "data"
         folder.mkdir()
         with (
-            h5py.File(folder / MAIN, "w", track_order=True) as file,
+            h5py().File(folder / MAIN, "w", track_order=True) as file,
             progress("writing", len(ends), "episodes") as tick,
         ):
             for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -117,66 +118,48 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
 
 
-class _Group:
-    """An episode as it lies in the file. What is wrong with it is told with the episode's name."""
-
-    def __init__(self, group: Any, h5py: Any, where: str) -> None:
-        self.h5py, self.where = h5py, where
-        if not isinstance(group, h5py.Group):
-            raise fault(where, "is an array, not a group; copy or download the data set again")
-        self.group = group
-
-    def array(self, name: str, remedy: str = "record it") -> NDArray[Any]:
-        if name not in self.group:
-            inside = self.group
-            for part in name.split("/")[:-1]:
-                inside = inside.get(part, {})
-            found = ", ".join(inside) or "nothing"
-            raise fault(self.where, f"{name} missing; found {found} there; {remedy}")
-        node = self.group[name]
-        if not isinstance(node, self.h5py.Dataset):
-            raise fault(self.where, f"{name} is a group of {', '.join(node)}; flatten it into one array")
+def _episode(file: Any, number: str, cost_key: str, stored: int, where: str) -> dict[str, NDArray[Any]]:
+    """The fields of one episode, checked."""
+    group = member(file, number, number, where, AGAIN)
+    costs = f"infos/{cost_key}"
+    names = ("rewards", "observations", "actions", "terminations", "truncations")
+    nodes: dict[str, Any] = {name: array_node(group, name, where, "record it") for name in names}
+    remedy = "record infos (DataCollector(..., record_infos=True)) or name another with --cost-key"
+    nodes[costs] = array_node(group, costs, where, remedy)
+    for name, node in nodes.items():
         if not node.shape:
-            raise fault(self.where, f"{name} is one value or none; store one row per step")
-        try:
-            return node[()]
-        except (OSError, RuntimeError, ValueError, TypeError) as error:
-            raise fault(self.where, f"{name} cannot be read ({error}); copy or record it again") from None
-
-
-def _episode(group: _Group, cost_key: str) -> dict[str, NDArray[Any]]:
-    rewards = group.array("rewards")
-    steps = len(rewards)
+            raise fault(where, f"{name} is one value or none; store one row per step")
+    steps = nodes["rewards"].shape[0]
     if not steps:
-        raise fault(group.where, "rewards has no rows; drop the episode")
-    observations = group.array("observations")
-    if len(observations) != steps + 1:
+        raise fault(where, "rewards has no rows; drop the episode")
+    if nodes["observations"].shape[0] != steps + 1:
         raise fault(
-            group.where,
-            f"observations has {len(observations):,} rows and rewards has {steps:,}; "
+            where,
+            f"observations has {nodes['observations'].shape[0]:,} rows and rewards has {steps:,}; "
             "Minari keeps one observation more than steps",
         )
-    costs = group.array(
-        f"infos/{cost_key}",
-        "record infos (DataCollector(..., record_infos=True)) or name another one with --cost-key",
+    # The first cost may be of the reset, before any action.
+    for name, rows in (("costs", nodes[costs].shape[0]), ("actions", nodes["actions"].shape[0])):
+        if rows != steps and not (name == "costs" and rows == steps + 1):
+            raise fault(where, f"{name} has {rows:,} rows and rewards has {steps:,}; record one per step")
+    check_size(nodes.values(), stored, where)
+    found = {name: read_node(node, name, where) for name, node in nodes.items()}
+    cleaned = clean(
+        {
+            "observations": found["observations"][:-1],
+            "actions": found["actions"],
+            "rewards": found["rewards"],
+            "costs": found[costs][-steps:],
+            "next_observations": found["observations"][1:],
+            "terminals": found["terminations"],
+            "timeouts": found["truncations"],
+        },
+        where,
     )
-    if len(costs) == steps + 1:  # the first is of the reset, when nothing was done yet
-        costs = costs[1:]
-    arrays = {
-        "observations": observations[:-1],
-        "actions": group.array("actions"),
-        "rewards": rewards,
-        "costs": costs,
-        "next_observations": observations[1:],
-        "terminals": group.array("terminations"),
-        "timeouts": group.array("truncations"),
-    }
-    cleaned = clean(arrays, group.where)
-    check_values(cleaned, group.where)
     early = np.flatnonzero((cleaned["terminals"] | cleaned["timeouts"])[:-1])
     if early.size:
         raise fault(
-            group.where,
+            where,
             f"terminations or truncations is 1 in row {early[0]} of {steps:,}; "
             "an episode ends with its last row: split it there",
         )
@@ -195,8 +178,8 @@ def _check_alike(episodes: list[dict[str, NDArray[Any]]], names: list[str], sour
             )
 
 
-def _warn_of_open_ends(episodes: list[dict[str, NDArray[Any]]], source: str) -> None:
-    """An episode that ends in neither way was stopped by who recorded it: that is a timeout."""
+def _end_open_episodes(episodes: list[dict[str, NDArray[Any]]], source: str) -> None:
+    """Sets the timeout of episodes that end with neither flag, with a warning: the recording stopped them."""
     open_ended = [e for e in episodes if not (e["terminals"][-1] or e["timeouts"][-1])]
     for episode in open_ended:
         timeouts = episode["timeouts"].copy()
@@ -212,9 +195,11 @@ def _warn_of_open_ends(episodes: list[dict[str, NDArray[Any]]], source: str) -> 
 
 def _episode_count(folder: Path, source: str) -> int:
     try:
+        if (folder / METADATA).stat().st_size > MOST_METADATA:
+            raise ValueError(f"more than {MOST_METADATA:,} bytes")
         metadata = json.loads((folder / METADATA).read_text(encoding="utf-8"))
         form, count = metadata.get("data_format", "hdf5"), int(metadata["total_episodes"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise fault(
             source, f"{METADATA} cannot be read ({type(error).__name__}: {error}); copy or download it again"
         ) from None
@@ -223,8 +208,8 @@ def _episode_count(folder: Path, source: str) -> int:
     return count
 
 
-def _check_chain(arrays: Mapping[str, NDArray[Any]], over: NDArray[np.bool_], source: str) -> None:
-    """Minari keeps T + 1 observations of an episode: what comes after a step must be the next step's."""
+def _check_consecutive(arrays: Mapping[str, NDArray[Any]], over: NDArray[np.bool_], source: str) -> None:
+    """Refuses what Minari cannot keep: it has T + 1 observations of an episode, and no next observations."""
     broken = (arrays["next_observations"][:-1] != arrays["observations"][1:]).any(axis=1) & ~over[:-1]
     if broken.any():
         row = int(np.argmax(broken))
@@ -246,11 +231,11 @@ def _write_episode(group: Any, number: int, rows: Mapping[str, NDArray[Any]]) ->
         "rewards": rows["rewards"],
         "terminations": rows["terminals"],
         "truncations": rows["timeouts"],
-        # As Minari records infos: the first is of the reset.
+        # As Minari records infos: the first one comes from reset.
         f"infos/{COST_KEY}": np.concatenate([np.zeros_like(rows["costs"][:1]), rows["costs"]]),
     }
     for name, array in contents.items():
-        # Without a largest size, for Minari adds to what is there.
+        # Without a maximum size, because Minari appends to data sets.
         group.create_dataset(
             name, data=array, maxshape=(None, *array.shape[1:]), compression="gzip", shuffle=True
         )
@@ -293,19 +278,51 @@ def _whole_folder(path: Path, source: str) -> Iterator[Path]:
         raise fault(
             source, "is in the way and holds other things than a Minari data set; choose another name"
         )
-    temporary, old = (path.with_name(f".{path.name}.{os.getpid()}{end}") for end in ("", ".old"))
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = temporary_name(path)
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        for file in filter(Path.is_file, temporary.rglob("*")):
+        for file in (temporary / "data").iterdir():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
-        if path.exists():  # a folder cannot be renamed onto one that has something in it
-            os.replace(path, old)
-        os.replace(temporary, path)
-        shutil.rmtree(old, ignore_errors=True)
+        _take_place(temporary, path)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if old.exists() and not path.exists():
-            os.replace(old, path)
+        shutil.rmtree(temporary, ignore_errors=True)  # after a swap: the old data set
+
+
+def _take_place(new: Path, path: Path) -> None:
+    """Renames `new` to `path`. A data set that is there is swapped with it, so that one is always there."""
+    for _ in range(100):  # another writer may come in between the look and the act
+        try:
+            if os.path.lexists(path):
+                _swap(new, path)
+            else:
+                os.rename(new, path)
+            return
+        except (FileNotFoundError, FileExistsError):
+            if not new.exists():
+                raise
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    raise OSError(errno.EBUSY, "other programs keep replacing it", str(path))
+
+
+def _swap(first: Path, second: Path) -> None:
+    """Exchanges two folders in one step on Linux; elsewhere in three, with a moment without `second`."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
+    if rename is not None:
+        current_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+        if not rename(current_folder, os.fsencode(first), current_folder, os.fsencode(second), exchange):
+            return
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):  # file systems that cannot exchange
+            raise OSError(number, os.strerror(number), str(second))
+    aside = temporary_name(second)
+    os.rename(second, aside)
+    try:
+        os.rename(first, second)
+    except OSError:
+        os.rename(aside, second)
+        raise
+    os.rename(aside, first)

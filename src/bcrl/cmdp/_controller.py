@@ -1,4 +1,4 @@
-"""Policies as objects: the episode interface, exact evaluation, and lotteries over whole policies."""
+"""Tabular policies: episodes, exact evaluation, and mixtures of deterministic policies."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp.checks import show
-from bcrl.cmdp.frontier import Column, Frontier, Optimum, lottery, totals
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import lexicographic, occupancy
+from bcrl.cmdp._checks import ShortRepr, show
+from bcrl.cmdp._frontier import Column, Frontier, Optimum, lottery, totals
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import lexicographic, occupancy
 from bcrl.errors import BCRLError
 
 Budget = float | Sequence[float] | np.ndarray
@@ -23,20 +23,20 @@ class BudgetWarning(UserWarning):
 
 @dataclass
 class Memory:
-    """What a batch of n running episodes remembers."""
+    """The state of a batch of n running episodes."""
 
     slack: np.ndarray
     """Slack per cost, (n, N)."""
     column: np.ndarray
-    """(n,): the whole policy drawn at the start, or TABLE, or FALLBACK."""
+    """(n,): the deterministic policy sampled at the start, or TABLE, or FALLBACK."""
 
     @property
     def fallback(self) -> np.ndarray:
         return self.column == FALLBACK
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(ShortRepr):
     """J_R and J_C of Eq. (1) for one budget, exact."""
 
     total_return: float
@@ -44,7 +44,7 @@ class Evaluation:
 
 
 class TabularPolicy(ABC):
-    """A policy that is told at run time how much cost it may still spend."""
+    """A policy conditioned on a budget that is given at run time."""
 
     model: CMDP
 
@@ -87,6 +87,9 @@ class Episode:
     def __init__(self, policy: TabularPolicy, memory: Memory, rng: np.random.Generator):
         self._policy, self._memory, self._rng = policy, memory, rng
 
+    def __repr__(self) -> str:
+        return f"Episode({self._policy!r}, slack {show(self._memory.slack[0])})"
+
     def act(self, state: int) -> int:
         """The action for `state`; the slack has been updated for the step that led here."""
         state = int(state)
@@ -95,15 +98,15 @@ class Episode:
         return int(self._policy.step(self._memory, np.array([state]), self._rng)[0])
 
     def observe(self, cost: float | Sequence[float] | np.ndarray, **_: object) -> None:
-        """Takes the cost of the last step, as learned policies do.
+        """Accepts the cost of the last step, as the episodes of learned policies do, and ignores it.
 
-        Nothing is left to do: soft tracking charges the expected cost A(s,a) when the action is chosen,
-        and the direct update the model's c(s,a), which is the same number.
+        Soft tracking subtracts the expected cost A(s,a) when the action is chosen; the direct update
+        subtracts the model's c(s,a), which is the observed cost.
         """
 
     @property
     def slack(self) -> float | np.ndarray:
-        """What may be spent beyond the base policy's own cost; one number per cost if there are several."""
+        """The budget above the base policy's own cost; an array with several costs."""
         slack = self._memory.slack[0]
         return float(slack[0]) if len(slack) == 1 else slack.copy()
 
@@ -114,9 +117,9 @@ class Episode:
 
 
 class MixturePolicy(TabularPolicy):
-    """Draws one deterministic policy when the episode starts, so that the budget is kept in expectation.
+    """Samples one deterministic policy at the start of an episode; the budget is kept in expectation.
 
-    With the columns of `optimum` it is the CMDP optimum for that budget; with a `Frontier`, for every budget.
+    With the columns of `optimum` it is the CMDP optimum for that budget, with a `Frontier` for every budget.
     """
 
     def __init__(self, model: CMDP, solved: Optimum | Frontier | Sequence[Column]):
@@ -124,8 +127,11 @@ class MixturePolicy(TabularPolicy):
         self.columns = tuple(solved) if isinstance(solved, Sequence) else solved.columns
         self.fallback_policy = joint_least_cost(model)
 
+    def __repr__(self) -> str:
+        return f"MixturePolicy({self.model!r}, {len(self.columns)} deterministic policies)"
+
     def probabilities(self, budget: Budget) -> np.ndarray | None:
-        """The lottery over the columns for a start with `budget`; None when none keeps it."""
+        """Probabilities of the columns for a start with `budget`; None if no mixture keeps it."""
         return self._draw(*totals(self.columns), self.model.budget_vector(budget))
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
@@ -162,7 +168,7 @@ class MixturePolicy(TabularPolicy):
     def _memory(
         self, probabilities: np.ndarray | None, budget: Budget, episodes: int, rng: np.random.Generator
     ) -> Memory:
-        # A drawn policy spends all that it was given: there is no slack beside it.
+        # A sampled policy uses the whole budget, so no slack is left.
         slack = np.zeros((episodes, len(self.model.costs)))
         if probabilities is None:
             warn_fallback(self.model.budget_vector(budget))
@@ -171,11 +177,14 @@ class MixturePolicy(TabularPolicy):
 
 
 class StationaryPolicy(TabularPolicy):
-    """A fixed stochastic policy (S, A), such as the one of the linear program; it looks at no budget."""
+    """A fixed stochastic policy (S, A), such as that of the linear program; it ignores the budget."""
 
     def __init__(self, model: CMDP, probabilities: np.ndarray):
         self.model, self.policy = model, probabilities
         self._cumulative = np.cumsum(probabilities, 1)
+
+    def __repr__(self) -> str:
+        return f"StationaryPolicy({self.model!r})"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
         return Memory(np.zeros((episodes, len(self.model.costs))), np.full(episodes, TABLE))
@@ -185,7 +194,7 @@ class StationaryPolicy(TabularPolicy):
 
     def step(self, memory: Memory, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         cumulative = self._cumulative[states]
-        # Scaled by the last entry, which rounding leaves a little off 1.
+        # Scaled by the last entry, which is 1 only up to rounding.
         return (rng.random(len(states))[:, None] * cumulative[:, -1:] >= cumulative).sum(1)
 
     def occupancy(self, budget: Budget) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""The facts about a log, as plain numbers that print and turn into JSON."""
+"""A summary of a log as plain numbers, for printing and JSON."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from bcrl.data.dataset import Dataset, Floats
+from bcrl.data._dataset import Dataset, Floats
 
 THRESHOLDS = (10, 20, 40, 80)
 """The paper's thresholds κ."""
@@ -12,7 +13,7 @@ QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 def summarise(dataset: Dataset) -> dict[str, Any]:
-    """Sizes, ranges, returns and costs. Costs are lists with one entry for each kind of cost."""
+    """Sizes, ranges, returns and costs; entries about costs are lists with one item per kind of cost."""
     costs = dataset.episode_costs.reshape(dataset.episode_count, -1).T
     return {
         "file": dataset.source,
@@ -26,6 +27,8 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "cost_count": dataset.cost_count,
         "episodes_ended_by_terminal": float(dataset.terminals[dataset.ends].mean()),
         "episodes_ended_by_timeout": float(dataset.timeouts[dataset.ends].mean()),
+        "consecutive": dataset.consecutive,
+        "next_observations": asdict(dataset.transitions),
         "observation": _range(dataset.observations),
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),

@@ -7,12 +7,12 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._checks import ShortRepr, Sparse
+from bcrl.cmdp._model import CMDP
 
-# Advantages below this part of the largest value are ties: sparse solves are exact to a little less.
+# Advantages below this fraction of the largest value are ties; sparse solves are a little more accurate.
 TIE = 1e-12
-# Backups after each exact evaluation: together they cost about as much as one more evaluation.
+# Backups after each exact evaluation. Together they take about as long as one more evaluation.
 AHEAD = 20
 
 
@@ -81,7 +81,7 @@ def value_iteration(
         change = np.abs(following - value).max()
         value = following
         sweep += 1
-        # Rounding keeps large values moving by a few last digits for ever.
+        # Large values never stop changing in their last digits.
         if change <= max(enough, 4 * np.spacing(np.abs(value).max())):
             break
     return value
@@ -92,8 +92,8 @@ def policy_iteration(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A deterministic policy that maximises `signal` (S, A) from every state, and its value.
 
-    `initial` is a policy to start from; without one a few value-iteration sweeps find it, since policy
-    iteration from scratch needs about as many solves as the model has steps across.
+    `initial` is the policy to start from; by default value iteration finds one, because policy iteration
+    from an arbitrary policy needs about as many solves as the model's diameter.
     """
     policy, values = policy_iteration_also(model, signal, (), allowed, initial)
     return policy, values[0]
@@ -120,11 +120,11 @@ def policy_iteration_also(
         critic = q_values(model, signal, value) + closed
         tie = TIE * max(np.abs(value).max(), np.abs(signal).max())
         better = _best(critic) > under(policy, critic) + tie
-        # Values rise with every step in exact arithmetic; when none does, what is left is rounding.
+        # In exact arithmetic values rise with every iteration; if none does, only rounding is left.
         if not better.any() or np.all(value <= before):
             return policy, values
         before = value
-        # A step of policy iteration from a value a few backups ahead saves about half of the solves.
+        # Improving on a value that is a few backups ahead saves about half of the solves.
         for _ in range(AHEAD):
             critic = q_values(model, signal, _best(critic)) + closed
         better = _best(critic) > under(policy, critic) + tie
@@ -132,27 +132,27 @@ def policy_iteration_also(
 
 
 def _best(critic: np.ndarray) -> np.ndarray:
-    """max over actions; along the first axis numpy does it several times faster."""
+    """max over actions, on the transpose, where numpy is several times faster."""
     return np.ascontiguousarray(critic.T).max(0)
 
 
 def lexicographic(model: CMDP, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The policy that maximises `first` and, among the policies that do, `second`.
 
-    Ties matter: a least-cost policy without a second wish may hide in a corner for ever, and a greedy
-    one may spend cost for nothing.
+    Ties matter: a least-cost policy without a second objective may never move, and a policy with the highest
+    return may have cost that brings no reward.
     """
     policy, value = policy_iteration(model, first)
     critic = q_values(model, first, value)
     tie = 10 * TIE * max(np.abs(value).max(), np.abs(first).max())
     best = model.available & (critic >= value[:, None] - tie)
-    # The policy itself stays in whatever the rounding says, so that every state keeps an action.
+    # The policy's own action always stays, so that every state keeps one despite rounding.
     best[np.arange(model.states), policy] = True
     return policy_iteration(model, second, best, policy)[0]
 
 
-@dataclass(frozen=True)
-class CostCritic:
+@dataclass(frozen=True, repr=False)
+class CostCritic(ShortRepr):
     """V_C and Q_C of a base policy: with the least-cost one, Eqs. (def_vcs) and (def_qcs)."""
 
     policy: np.ndarray
@@ -164,8 +164,8 @@ class CostCritic:
     def advantage(self) -> np.ndarray:
         """A(s,a) = Q_C(s,a) − V_C(s), exactly 0 where a deterministic base policy acts.
 
-        A stochastic one has an action with A ≤ 0 in every state. Rounding must not take it away, or nothing
-        would be safe at slack 0.
+        A stochastic one has an action with A ≤ 0 in every state, which rounding must not remove: otherwise
+        no action would be safe at slack 0.
         """
         advantage = self.critic - self.value[:, None]
         states = np.arange(len(advantage))
@@ -201,32 +201,3 @@ def least_cost(model: CMDP, cost: int = 0) -> CostCritic:
 def unconstrained(model: CMDP) -> np.ndarray:
     """The policy with the highest return, and among those the one with the least total cost."""
     return lexicographic(model, model.rewards, -model.costs.sum(0))
-
-
-def expectile_critic(model: CMDP, behaviour: np.ndarray, tau: float, cost: int = 0) -> CostCritic:
-    """What in-sample learning of Eqs. (loss_vcs), (loss_qcs) converges to with exact regressions.
-
-    V is the τ-expectile of Q under `behaviour` (S, A). It is the value of the policy
-    b ∝ behaviour · |τ − 1[Q < V]|, found here by policy iteration on b.
-    """
-    signal = model.costs[cost]
-    policy = behaviour
-    for _ in range(10_000):
-        value = evaluate(model, policy, signal)[0]
-        critic = q_values(model, signal, value)
-        following = _expectile_weights(critic, behaviour, tau)
-        if np.abs(following - policy).max() < 1e-14:
-            break
-        policy = following
-    return cost_critic(model, policy, cost)
-
-
-def _expectile_weights(critic: np.ndarray, behaviour: np.ndarray, tau: float) -> np.ndarray:
-    """The weights whose mean of `critic` is its τ-expectile, row by row."""
-    value = (behaviour * critic).sum(1, keepdims=True)
-    weights = behaviour
-    for _ in range(critic.shape[1] + 1):  # each pass moves the split past at least one action
-        weights = behaviour * np.where(critic < value, 1 - tau, tau)
-        weights = weights / weights.sum(1, keepdims=True)
-        value = (weights * critic).sum(1, keepdims=True)
-    return weights

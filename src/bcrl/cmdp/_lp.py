@@ -1,4 +1,4 @@
-"""The occupancy linear program of a CMDP, with HiGHS: the oracle for small models, any number of costs."""
+"""The occupancy linear program of a CMDP, solved with HiGHS: a reference for small models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ import highspy
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse, show
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import least_cost
+from bcrl.cmdp._checks import ShortRepr, Sparse, show
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import least_cost
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 
 
-@dataclass(frozen=True)
-class LPSolution:
+@dataclass(frozen=True, repr=False)
+class LPSolution(ShortRepr):
     """The optimum of a CMDP over all policies."""
 
     value: float
     cost: np.ndarray
     policy: np.ndarray
-    """Stationary and stochastic, (S, A); least cost where the optimum never goes."""
+    """Stationary and stochastic, (S, A), to run with `StationaryPolicy`; least cost where it never goes."""
     occupancy: np.ndarray
     """Discounted visits, (S, A)."""
     multipliers: np.ndarray
-    """λ: what a unit more of each budget is worth."""
+    """λ: the gain in return for one more unit of each budget."""
 
 
 def solve_lp(model: CMDP, budget: float | Sequence[float] | np.ndarray) -> LPSolution:
@@ -57,10 +57,10 @@ def solve_lp(model: CMDP, budget: float | Sequence[float] | np.ndarray) -> LPSol
 
 
 def smallest_budget(model: CMDP, budget: float | Sequence[float] | np.ndarray = 0.0) -> np.ndarray:
-    """The least budgets of the form δ + t that some policy keeps jointly; `budget` gives δ.
+    """The least budgets δ + t that some policy keeps jointly; `budget` is δ.
 
-    With one cost this is E[V_C*(s₀)] (or δ itself when that is enough); with several the least extra t
-    that has to be added to every budget.
+    With one cost this is E[V_C*(s₀)], or δ itself if that is enough; with several, t is the least amount to
+    add to every budget.
     """
     limit = np.broadcast_to(np.asarray(budget, float), len(model.costs))
     flow, here = _flow(model)
@@ -113,7 +113,7 @@ def _highs(
     for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         solver.setOptionValue(name, 1e-9)
     solver.passModel(program)
-    # Simplex takes about three steps a row; the bar shows roughly how far it is.
+    # Simplex takes about three iterations per row, so the bar is approximate.
     with progress(label, 3 * matrix.shape[0], "iterations") as tick:
         done = 0
 
@@ -123,7 +123,7 @@ def _highs(
             tick(max(now - done, 0))
             done = max(now, done)
 
-        if matrix.shape[0] > 2000:  # smaller programs end before anyone looks
+        if matrix.shape[0] > 2000:  # smaller programs end before a bar would show
             solver.cbSimplexInterrupt.subscribe(count)
         solver.run()
     status = solver.getModelStatus()

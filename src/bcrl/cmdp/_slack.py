@@ -12,17 +12,17 @@ from itertools import product
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import Sparse
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import solve_discounted
+from bcrl.cmdp._checks import ShortRepr, Sparse
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import solve_discounted
 from bcrl.progress import progress
 
-# Beyond this many (state, bin) pairs a sparse LU fills in too much and plain iteration is faster.
+# Above this many (state, bin) pairs iteration is faster than sparse LU, which fills in.
 DIRECT = 6_000
 
 
-@dataclass(frozen=True)
-class SlackGrid:
+@dataclass(frozen=True, repr=False)
+class SlackGrid(ShortRepr):
     """Levels of slack per cost, (N, K), level 0 first, and the base policy's critics."""
 
     model: CMDP
@@ -34,7 +34,7 @@ class SlackGrid:
 
     @property
     def bins(self) -> int:
-        """How many slack vectors the grid has: K to the power N."""
+        """The number of slack vectors in the grid: K to the power N."""
         return self.levels.shape[1] ** len(self.levels)
 
     @property
@@ -59,7 +59,7 @@ class SlackGrid:
         return fits.all(0) & self.model.available[:, None]
 
     def neighbours(self, slack: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The bins around each slack vector (n, N) and their chances, both (n, 2^N); the mean is kept."""
+        """The bins around slack vectors (n, N) and their probabilities, both (n, 2^N); the mean is kept."""
         levels = self.levels.shape[1]
         below, part = np.empty(slack.shape, np.int64), np.empty(slack.shape)
         for i, axis in enumerate(self.levels):

@@ -1,4 +1,4 @@
-"""The exact CMDP optimum as a lottery over deterministic policies, and the frontier return(budget).
+"""The exact CMDP optimum as a mixture of deterministic policies, and the frontier return(budget).
 
 max J_R s.t. J_C ≤ δ has the dual min_λ [max_π (J_R − λ J_C) + λ δ]. Each inner problem is a plain MDP, solved
 by policy iteration from the last policy. With one cost the outer loop is the secant method on λ; with several
@@ -11,20 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from bcrl.cmdp.lp import infeasible
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import evaluate, lexicographic, policy_iteration_also, unconstrained
+from bcrl.cmdp._checks import ShortRepr
+from bcrl.cmdp._lp import infeasible
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import evaluate, lexicographic, policy_iteration_also, unconstrained
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 
-# A policy enters the lottery only if it improves the optimum by this part of the returns' scale.
+# A policy enters the mixture only if it improves the optimum by this fraction of the returns' scale.
 GAIN = 1e-10
 USUAL = 24
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
-@dataclass(frozen=True)
-class Column:
+@dataclass(frozen=True, repr=False)
+class Column(ShortRepr):
     """A deterministic policy with its exact return and costs, from the start and from every state."""
 
     policy: np.ndarray
@@ -51,9 +52,9 @@ class Column:
         return cls(policy, values[0], values[1:], float(means[0]), means[1:])
 
 
-@dataclass(frozen=True)
-class Optimum:
-    """The CMDP optimum: draw one of `columns` with `probabilities` when an episode starts, then follow it."""
+@dataclass(frozen=True, repr=False)
+class Optimum(ShortRepr):
+    """The CMDP optimum: sample one of `columns` with `probabilities` at the start of an episode."""
 
     value: float
     cost: np.ndarray
@@ -61,13 +62,13 @@ class Optimum:
     columns: tuple[Column, ...]
     multipliers: np.ndarray
     solves: int
-    """How many plain MDPs were solved on the way."""
+    """Number of unconstrained MDPs that were solved."""
 
 
 def optimum(model: CMDP, budget: float | Sequence[float] | np.ndarray) -> Optimum:
     """The exact CMDP optimum for one budget per cost (the objective of Section 2.1)."""
     limit = model.budget_vector(budget)
-    # How many MDPs it takes is not known before; the bar's total is the usual number.
+    # The number of MDPs is not known in advance; the bar's total is the usual one.
     with progress("λ-secant", USUAL, "MDPs") as tick:
         columns = [Column.of(model, unconstrained(model))]
         tick()
@@ -82,7 +83,7 @@ def optimum(model: CMDP, budget: float | Sequence[float] | np.ndarray) -> Optimu
             tick(len(columns) < USUAL - 1)
             scale = max(abs(column.total_return), abs(intercept), multipliers @ column.cost, 1e-300)
             gain = column.total_return - multipliers @ column.cost - intercept
-            # A policy that is in the lottery already can gain nothing but rounding.
+            # A policy that is in the mixture already gains nothing but rounding.
             if gain <= GAIN * scale or any(np.array_equal(column.policy, one.policy) for one in columns):
                 break
             columns.append(column)
@@ -107,12 +108,12 @@ def lottery(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """The best mixture within the budget of policies with `returns` (n,) and `costs` (N, n).
 
-    Gives the probabilities, the multipliers λ and the value at budget 0; raises BCRLError when no mixture
+    Returns the probabilities, the multipliers λ and the value at budget 0; raises BCRLError if no mixture
     keeps the budget.
     """
     rounding = 1e-12 * np.maximum(1.0, np.abs(costs).max(1))
     if len(budget) == 1:
-        # A budget equal to the least cost must stay feasible although both are rounded.
+        # A budget equal to the least cost must stay feasible despite rounding.
         least = costs[0].min()
         close = budget[0] < least <= budget[0] + rounding[0]
         return _lottery_of_two(returns, costs[0], float(least if close else budget[0]))
@@ -149,19 +150,19 @@ def _lottery_of_two(
 
 
 def _least_cost_columns(model: CMDP) -> list[Column]:
-    """For each cost the policy that has the least of it and earns the most."""
+    """For each cost the least-cost policy with the highest return."""
     return [Column.of(model, lexicographic(model, -cost, model.rewards)) for cost in model.costs]
 
 
 def _make_feasible(model: CMDP, budget: np.ndarray, columns: list[Column]) -> None:
-    """Adds policies until a mixture keeps all budgets, or says which budgets could be kept."""
+    """Adds policies until a mixture keeps all budgets; if none can, raises with the nearest feasible ones."""
     while True:
         _, costs = totals(columns)
         scale = max(1.0, float(np.abs(costs).max()))
         extra, weights, least = _least_extra(costs, budget)
         if extra <= 1e-12 * scale:
             return
-        # With weights on one cost only, ties would hide policies that spare the others.
+        # With weights on one cost only, ties would hide policies with less of the others.
         signal = -np.tensordot(weights, model.costs, 1)
         column = Column.of(model, lexicographic(model, signal, -model.costs.sum(0)))
         known = any(np.array_equal(column.policy, one.policy) for one in columns)
@@ -186,9 +187,9 @@ def _least_extra(costs: np.ndarray, budget: np.ndarray) -> tuple[float, np.ndarr
     return float(solved.fun), weights, float(solved.eqlin.marginals[0])
 
 
-@dataclass(frozen=True)
-class Frontier:
-    """The vertices of return(budget) for the start distribution, by rising cost; linear between them."""
+@dataclass(frozen=True, repr=False)
+class Frontier(ShortRepr):
+    """The vertices of return(budget) for the start distribution, by increasing cost; linear in between."""
 
     columns: tuple[Column, ...]
 
@@ -209,7 +210,7 @@ class Frontier:
 
 
 def frontier(model: CMDP) -> Frontier:
-    """Every vertex of the frontier of one cost, by secants: two neighbours, or a policy above their line."""
+    """All vertices of the frontier of one cost: between two of them, look for a policy above their line."""
     if len(model.costs) != 1:
         raise BCRLError(f"the frontier is for one cost; the model has {len(model.costs)} (use optimum)")
     low, high = _least_cost_columns(model)[0], Column.of(model, unconstrained(model))

@@ -1,7 +1,7 @@
 """Compiled value iteration for the budget-augmented MDP in slack coordinates.
 
-No augmented transition table is built: for each (s, a) the expected next value is taken once for all bins,
-then read off at w' = (w − A(s,a))/γ. Reading between two bins is planning for stochastic rounding.
+No augmented transition table is built: for each (s, a) the expected next value is computed once for all bins,
+then interpolated at w' = (w − A(s,a))/γ. Linear interpolation between two bins plans for stochastic rounding.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from numba import njit
 
 @njit(cache=True)
 def concave_hull(levels: np.ndarray, values: np.ndarray, corners: np.ndarray) -> int:
-    """Raises `values` to their least concave majorant over `levels`; returns how many `corners` it has.
+    """Raises `values` to their least concave majorant over `levels`; returns its number of `corners`.
 
     The points between two corners are reached by a lottery over those two.
     """
@@ -41,8 +41,7 @@ def backup(
 ):  # fmt: skip
     """max_a [r + γ E V(s', w')] for every bin of one state, over the actions with A(s,a) ≤ w.
 
-    Among actions whose values differ by no more than `tie`, the one with the least A is kept, so that
-    slack is not spent for nothing.
+    Among actions whose values differ by at most `tie` the one with the least A is chosen, which saves slack.
     """
     bins = len(levels)
     actions = rewards.shape[1]
@@ -85,8 +84,8 @@ def sweep(
 ):  # fmt: skip
     """One Gauss-Seidel pass over the stale states in `order`; the largest change, −1 if none was stale.
 
-    A state is stale when a next state moved by more than `tolerance` since it last said so (`moved` adds up
-    what it has not said). `sources[before[s]:before[s + 1]]` are the states that can lead to s.
+    A state is stale if the value of a next state has changed by more than `tolerance` since the last backup;
+    `moved` sums the changes not yet passed on. `sources[before[s]:before[s + 1]]` are the predecessors of s.
     """
     bins = len(levels)
     expected, best = np.empty(bins), np.empty(bins)

@@ -5,8 +5,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from bcrl.cmdp.gridworld import MOVES, GridWorld
-from bcrl.cmdp.simulate import Sampler
+from bcrl.cmdp._gridworld import MOVES, GridWorld
+from bcrl.cmdp._simulate import Sampler
 
 
 class GridWorldEnv(gymnasium.Env[Any, Any]):

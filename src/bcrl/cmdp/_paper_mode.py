@@ -1,4 +1,4 @@
-"""The augmented MDP of the paper's appendix: budget bins, nearest rounding. It can exceed the budget."""
+"""The augmented MDP of the paper's appendix: budgets rounded to the nearest bin. It can exceed them."""
 
 import warnings
 from dataclasses import dataclass, field
@@ -7,10 +7,10 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.controller import FALLBACK, TABLE, Budget, BudgetWarning, Memory, TabularPolicy
-from bcrl.cmdp.lp import solve_lp
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.values import CostCritic, evaluate, least_cost, occupancy, q_values, value_iteration
+from bcrl.cmdp._controller import FALLBACK, TABLE, Budget, BudgetWarning, Memory, TabularPolicy
+from bcrl.cmdp._lp import solve_lp
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._values import CostCritic, evaluate, least_cost, occupancy, q_values, value_iteration
 from bcrl.errors import BCRLError
 
 Update = Literal["soft", "direct"]
@@ -20,12 +20,12 @@ Solver = Literal["value iteration", "lp"]
 @dataclass
 class PaperMemory(Memory):
     pending: np.ndarray = field(default_factory=lambda: np.empty(0))
-    """What the next state's budget follows from, (n,): the budget itself, or with soft tracking its slack."""
+    """(n,): the next state's budget, or with soft tracking its slack."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PaperPolicy(TabularPolicy):
-    """Memory is the budget bin; outside the safe set the action is the least-cost one (Algorithm 2)."""
+    """A policy whose memory is a budget bin; least-cost actions outside the safe set (Algorithm 2)."""
 
     model: CMDP
     budgets: np.ndarray
@@ -36,6 +36,9 @@ class PaperPolicy(TabularPolicy):
     actions: np.ndarray
     """(S, K)."""
     update: Update
+
+    def __repr__(self) -> str:
+        return f"PaperPolicy({self.model!r}, {len(self.budgets)} bins of budget, {self.update} update)"
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> PaperMemory:
         pending = float(self.model.budget_vector(budget)[0])
@@ -72,7 +75,7 @@ class PaperPolicy(TabularPolicy):
 
     @property
     def safe(self) -> np.ndarray:
-        """Which (state, bin) lie in the safe set, (S, K)."""
+        """Whether each (state, bin) is in the safe set, (S, K)."""
         return _safe(self.critic.value, self.budgets)
 
     def _new(self, pending: np.ndarray) -> PaperMemory:
@@ -109,7 +112,7 @@ def plan_paper(
     augmented = _extended(model, critic, budgets, update)
     start = _start(model, critic, budgets, update, float(model.budget_vector(budget)[0]))
     if solver == "lp":
-        # The extended MDP has no constraint left, so its budget is one that nothing can reach.
+        # The extended MDP has no constraint, so its budget is larger than any cost.
         solved = solve_lp(augmented.with_start(start), float(model.costs.max()) / (1 - model.gamma) + 1.0)
         actions = solved.policy.argmax(1)
     else:
@@ -123,7 +126,7 @@ def _extended(model: CMDP, critic: CostCritic, budgets: np.ndarray, update: Upda
     """The extended transition function of Algorithm 2, with bins and safe actions, as an explicit model."""
     states, actions, bins = model.states, model.actions, len(budgets)
     safe = _safe(critic.value, budgets)
-    allowed = critic.value[:, None] + critic.advantage <= budgets[:, None, None] + 1e-12  # (K, S, A)
+    allowed = np.stack([critic.safe_actions(budget + 1e-12) for budget in budgets])  # (K, S, A)
     allowed = allowed.transpose(1, 0, 2) & model.available[:, None] & safe[..., None]
     fallback = critic.policy[:, None, None] == np.arange(actions)
     allowed = np.where(safe[..., None], allowed, fallback & model.available[:, None])

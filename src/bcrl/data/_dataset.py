@@ -4,14 +4,15 @@ import hashlib
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bcrl.data.checks import FIELDS, check_values, clean, fault, rows_in_complete_episodes
+from bcrl.data._checks import FIELDS, check_keys, clean, fault, rows_in_complete_episodes
+from bcrl.data._transitions import Transitions, check_transitions, examine
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -20,10 +21,11 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """N transitions of E complete episodes, back to back; checked on the way in and read-only after.
+    """N transitions of E complete episodes, back to back; checked on construction, read-only afterwards.
 
-    The last transition of each episode has `terminals` (the world ended it: no value after it) or `timeouts`
-    (the clock ended it: the state after it has a value) set. Sums over episodes are float64.
+    The last transition of each episode has `terminals` set (no value is bootstrapped after it) or `timeouts`
+    (the state after it has a value). Inside an episode `next_observations[t]` must be `observations[t + 1]`.
+    Sums over episodes are float64.
     """
 
     observations: Floats
@@ -42,40 +44,61 @@ class Dataset:
     """(N,) bool."""
     source: str = ""
     """The file or a description; error messages begin with it."""
+    consecutive: bool = True
+    """False for a log whose rows do not follow one another, such as a sample of transitions: then
+    `next_observations` are not compared with the next row. Files keep it."""
+    drop_incomplete: InitVar[bool] = False
+    """Drop rows after the last episode end with a warning, instead of an error."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, drop_incomplete: bool) -> None:
         arrays = clean({name: getattr(self, name) for name in FIELDS}, self.source)
-        check_values(arrays, self.source)
         rows, complete = len(arrays["rewards"]), rows_in_complete_episodes(arrays, self.source)
-        if complete < rows:
+        if complete < rows and not drop_incomplete:
             raise fault(
                 self.source,
                 f"timeouts: the {rows - complete:,} rows from row {complete:,} on are no complete episode; "
-                "set timeouts to 1 in the last row or pass drop_incomplete=True to Dataset.from_arrays",
+                "set timeouts to 1 in the last row or pass drop_incomplete=True",
             )
         for name, array in arrays.items():
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, array[:complete])
+        self.check_transitions()
+        if complete < rows:  # after the checks, so that a refused log gives one line
+            self._warn(f"dropped the last {rows - complete:,} of {rows:,} rows, after the last episode end")
+
+    def check_transitions(self) -> None:
+        """Refuses next observations that are mostly not what came next, and warns of a few such."""
+        for phrase in check_transitions(self.arrays(), self.source) if self.consecutive else []:
+            self._warn(f"{phrase}; values are bootstrapped through these states")
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, ArrayLike], source: str = "", *, drop_incomplete: bool = False
+        cls,
+        arrays: Mapping[str, ArrayLike],
+        source: str = "",
+        *,
+        consecutive: bool = True,
+        drop_incomplete: bool = False,
     ) -> "Dataset":
-        """From anything numpy can read; names outside the seven fields are ignored.
+        """A data set from a mapping of anything numpy can read; other names than the seven are ignored."""
+        check_keys(arrays, source)
+        fields: dict[str, Any] = {name: arrays[name] for name in FIELDS}
+        return cls(**fields, source=source, consecutive=consecutive, drop_incomplete=drop_incomplete)
 
-        `drop_incomplete` cuts off rows after the last episode end and warns; without it they are an error.
-        """
-        cleaned = clean(arrays, source)
-        if not drop_incomplete:
-            return cls(**cleaned, source=source)
-        rows, complete = len(cleaned["rewards"]), rows_in_complete_episodes(cleaned, source)
-        dataset = cls(**{name: array[:complete] for name, array in cleaned.items()}, source=source)
-        if complete < rows:  # after the checks, so that a refused file gives one line, not two
-            warnings.warn(
-                f"{source or 'data set'}: dropped the last {rows - complete:,} of {rows:,} rows, "
-                "which come after the last episode end",
-                stacklevel=2,
-            )
+    @classmethod
+    def of_checked(
+        cls, arrays: Mapping[str, NDArray[Any]], source: str, consecutive: bool = True
+    ) -> "Dataset":
+        """A data set of arrays that `clean` returned, or of whole episodes of them: not checked again."""
+        dataset = object.__new__(cls)
+        for name in FIELDS:
+            arrays[name].flags.writeable = False
+            object.__setattr__(dataset, name, arrays[name])
+        object.__setattr__(dataset, "source", source)
+        object.__setattr__(dataset, "consecutive", consecutive)
         return dataset
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"{self.source or 'data set'}: {message}", stacklevel=4)
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -127,7 +150,7 @@ class Dataset:
 
     @cached_property
     def episode(self) -> Ints:
-        """(N,) the episode each transition belongs to."""
+        """(N,) the number of the episode of each transition."""
         return np.repeat(np.arange(self.episode_count), self.episode_lengths)
 
     @cached_property
@@ -155,13 +178,36 @@ class Dataset:
         """Length of the longest episode."""
         return int(self.episode_lengths.max())
 
+    @property
+    def transitions(self) -> Transitions:
+        """How many next observations match the next row. Computed on each call."""
+        return examine(self.arrays())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The seven fields by name."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def sums_to_go(self, values: ArrayLike, gamma: float = 1.0) -> Floats:
+        """(N,) or (N, k) float64: Σ gamma^i values[t + i] from each row t to the end of its episode."""
+        values = np.asarray(values)
+        if len(values) != len(self):
+            raise fault(self.source, f"sums_to_go got {len(values):,} rows for {len(self):,} transitions")
+        sums = np.zeros(values.shape)
+        to_go = np.zeros((self.episode_count, *values.shape[1:]))
+        for step in reversed(range(self.horizon)):
+            running = step < self.episode_lengths
+            rows = self.starts[running] + step
+            to_go[running] = values[rows] + gamma * to_go[running]
+            sums[rows] = to_go[running]
+        return sums
+
     @cached_property
     def max_cost(self) -> Floats:
         """(k,) the largest cost of one step."""
         return self.costs_2d.max(axis=0)
 
     def select_episodes(self, which: ArrayLike) -> "Dataset":
-        """The episodes of a mask (E,), such as `data.episode_costs <= 20`, or of indices, in their order."""
+        """The episodes where a mask (E,) such as `data.episode_costs <= 20` is true, or those of indices."""
         chosen = np.asarray(which)
         if chosen.dtype == np.bool_:
             if chosen.shape != (self.episode_count,):
@@ -190,24 +236,24 @@ class Dataset:
                 f"the {self.episode_count:,} episodes are numbered from 0",
             )
         lengths = self.episode_lengths[chosen]
-        # Row j of the result lies j rows after the start of the result; shift each episode to where it was.
+        # Row j of the result is row j + shift of the log, with one shift for each episode.
         shift = self.starts[chosen] - (np.cumsum(lengths) - lengths)
         rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
         label = f"{self.source or 'data set'} ({len(chosen):,} of {self.episode_count:,} episodes)"
-        return Dataset(**{name: getattr(self, name)[rows] for name in FIELDS}, source=label)
+        arrays = {name: array[rows] for name, array in self.arrays().items()}
+        return Dataset.of_checked(arrays, label, self.consecutive)
 
     def fingerprint(self) -> str:
         """SHA-256 of names, shapes and values, not of `source`: the same in every format and machine."""
         digest = hashlib.sha256()
-        for name in FIELDS:
-            array = getattr(self, name)
+        for name, array in self.arrays().items():
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
             digest.update(array.data)
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the format that the suffix of `path` names: .hdf5, .h5, .npz or .minari (a folder)."""
-        from bcrl.data.files import save_data
+        """Writes the log in the format of the suffix: .hdf5, .h5, .npz or .minari (a folder)."""
+        from bcrl.data._files import save_data
 
         save_data(self, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._model import CMDP
 from bcrl.errors import BCRLError
 
 MOVES = np.array([(-1, 0), (0, 1), (1, 0), (0, -1)])
@@ -19,7 +19,7 @@ LEGEND = "S start, G goal, X costs 1 a step, Y costs 1 of a second kind, # wall,
 
 @dataclass(frozen=True)
 class GridWorld:
-    """A map and its noise. States number the cells that are not walls, row by row.
+    """A map and its noise. States are the cells that are not walls, numbered row by row.
 
     The intended move happens with probability 1 − slip, the other three share `slip`; walls and edges
     stop. A step earns −1 until the goal, and costs 1 while standing on X (first cost) or Y (second).
@@ -48,7 +48,7 @@ class GridWorld:
 
     @classmethod
     def load(cls, name: str, slip: float = 0.2, gamma: float = 0.99) -> "GridWorld":
-        """One of `layouts()` by name, or the user's own map from a text file."""
+        """The grid world of a name in `layouts()`, or of a text file."""
         if name in layouts():
             text = (files("bcrl.cmdp") / "maps" / f"{name}.txt").read_text(encoding="utf-8")
         elif Path(name).is_file():
@@ -60,7 +60,7 @@ class GridWorld:
 
     @classmethod
     def random(cls, size: int, slip: float = 0.2, gamma: float = 0.99, seed: int = 0) -> "GridWorld":
-        """A size × size map with 20 % X; S and G at the middle of the left and right edge."""
+        """A random size × size map with 20 % X; S and G in the middle of the left and right edges."""
         cells = np.where(np.random.default_rng(seed).random((size, size)) < 0.2, "X", ".")
         cells[size // 2, 0], cells[size // 2, -1] = "S", "G"
         return cls(f"random {size}×{size}", tuple("".join(row) for row in cells), slip, gamma)
@@ -81,7 +81,7 @@ class GridWorld:
         return self.cells[tuple(self.positions.T)]
 
     def paint(self, values: Sequence | np.ndarray, wall: object) -> np.ndarray:
-        """One value per state, laid out on the map."""
+        """The values, one per state, laid out on the map."""
         values = np.asarray(values)
         grid = np.full(self.cells.shape, wall, dtype=np.result_type(values, np.asarray(wall)))
         grid[tuple(self.positions.T)] = values

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from bcrl.cmdp.checks import as_integers
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._checks import as_integers
+from bcrl.cmdp._model import CMDP
 from bcrl.errors import BCRLError
 
 
@@ -17,9 +17,9 @@ def from_gymnasium(
     gamma: float,
     start: Any = None,
 ) -> CMDP:
-    """From a toy-text environment or its P[s][a] = [(probability, next state, reward, terminated), ...].
+    """A model of a toy-text environment, or of its P[s][a] = [(probability, next state, reward, end), ...].
 
-    The table has no costs: `cost(state, action, next_state, reward)` gives one or several. Transitions
+    The table has no costs: `cost(state, action, next_state, reward)` returns one or several. Transitions
     that terminate lead to one extra state, the last. `start` defaults to the environment's distribution.
     """
     table = environment if isinstance(environment, Mapping) else environment.unwrapped.P
@@ -68,8 +68,8 @@ def from_log(
     """Maximum-likelihood model of a log of integer states and actions, with counts.
 
     `costs` is (transitions,) or (transitions, N). Terminal transitions lead to one extra state, the last.
-    Actions that the log never takes are not available. A state the log enters but never leaves
-    counts as the worst that can happen: the least reward and the highest costs seen, for ever.
+    Actions that the log never takes are not available. A state that the log enters and never leaves is
+    absorbing with the least reward and the highest costs of the log.
     """
     state, action, following, first = (
         as_integers(name, of)

@@ -1,8 +1,8 @@
-"""DSRL's data files from the Hugging Face hub: resumable, and kept only when size and checksum are right.
+"""DSRL's data files from the Hugging Face hub: resumable, and kept only if size and checksum match.
 
-`huggingface_hub` tells where a file is, its size and its checksum. The bytes are fetched here, by plain HTTP:
-its own download throws the beginning of a file away when the connection is lost for good, and on the hub
-itself it speaks a second protocol (Xet) that mirrors do not have.
+Size and checksum are those that the server reports, so they show a damaged download, not a dishonest server.
+`huggingface_hub` finds a file; its bytes are fetched here, because its own download discards the beginning of
+a file when the connection is lost for good, and uses a second protocol (Xet) that mirrors do not have.
 """
 
 import errno
@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
+from urllib.parse import urlsplit
 
-from bcrl.data.checks import one_line
+from bcrl.data._checks import one_line
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 
@@ -25,10 +26,12 @@ REPOSITORY = "YYY-45/DSRL"
 ENDPOINT = "https://huggingface.co"
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Seconds before each new try when the connection is lost; counted anew when bytes have come."""
+"""Seconds before each new try after a lost connection; starts over when bytes have arrived."""
 SILENCE = 30.0
 """Seconds without a byte after which a connection counts as lost."""
 MEGABYTE = 1_000_000
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Hosts that may be asked without TLS: nothing leaves this machine."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,16 @@ class Remote:
     url: str
     size: int
     checksum: str
-    """SHA-256 of the file (64 digits), or of a small one git's own SHA-1 (40 digits)."""
+    """As the server reports it: SHA-256 (64 digits), or git's SHA-1 of a small file (40 digits)."""
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A file that is there."""
+    """A file in the folder."""
 
     path: Path
     state: Literal["downloaded", "complete", "unchecked"]
-    """complete: was there, with the right checksum. unchecked: was there, and the hub cannot be asked."""
+    """complete: was there and matches the server. unchecked: was there, and no server could be asked."""
     size: int
 
 
@@ -56,21 +59,23 @@ class Unreachable(BCRLError):
     """The hub or mirror does not answer."""
 
 
-class _Spoiled(Exception):
-    """What came is not the file that was announced."""
+class _Mismatch(Exception):
+    """The bytes are not of the announced file."""
 
 
 def fetch_files(
     names: Sequence[str], folder: str | os.PathLike[str], endpoint: str = "", *, overwrite: bool = False
 ) -> list[Fetched]:
-    """Each file of DSRL in `folder`, downloaded unless it is there already.
+    """Downloads files of DSRL into `folder`, except those that are there already.
 
-    `endpoint` is the hub's address or a mirror's; HF_ENDPOINT, then the hub itself, stand in for it.
+    `endpoint` is the address of the hub or a mirror; by default HF_ENDPOINT, else the hub.
     """
     folder = Path(folder).expanduser()
     endpoint = (endpoint or os.environ.get("HF_ENDPOINT") or ENDPOINT).rstrip("/")
     if not re.match(r"https?://[^/\s]", endpoint):
         raise BCRLError(f"--endpoint {endpoint} is no web address; give one such as {ENDPOINT}")
+    if not _is_private(endpoint):
+        raise BCRLError(f"--endpoint {endpoint} is not encrypted; give an https address such as {ENDPOINT}")
     try:
         with progress("looking up", len(names), "files") as tick:
             remotes = []
@@ -102,7 +107,7 @@ def find(name: str, endpoint: str) -> Remote:
     source = f"{endpoint}/datasets/{REPOSITORY}"
     url = hub.hf_hub_url(REPOSITORY, name, repo_type="dataset", endpoint=endpoint)
     try:
-        # The data set is public: no one's token is sent, least of all to a mirror.
+        # The data set is public: no token is sent, least of all to a mirror.
         facts = hub.get_hf_file_metadata(url, token=False, endpoint=endpoint, library_name="bcrl")
     except (hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError):
         raise BCRLError(f"there is no public data set at {source}; check --endpoint") from None
@@ -115,15 +120,21 @@ def find(name: str, endpoint: str) -> Remote:
         raise Unreachable(f"{endpoint} cannot be reached ({reason})") from None
     checksum = (facts.etag or "").lower()
     if facts.size is None or not re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{40}", checksum):
-        raise BCRLError(f"{url}: the server tells no size or no checksum; use another --endpoint")
-    # The version that was asked about, whatever happens to the newest meanwhile.
+        raise BCRLError(f"{url}: the server reports no size or no checksum; use another --endpoint")
+    # The version whose checksum was reported, even if a newer one appears meanwhile.
     version = facts.commit_hash or "main"
     url = hub.hf_hub_url(REPOSITORY, name, repo_type="dataset", revision=version, endpoint=endpoint)
     return Remote(name, url, facts.size, checksum)
 
 
+def _is_private(url: str) -> bool:
+    """Whether nobody between here and the server can read or change what it sends."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in LOOPBACK
+
+
 def _is_complete(remote: Remote, folder: Path, overwrite: bool) -> bool:
-    """Whether the very file is there. Another one under its name is an error unless it may be replaced."""
+    """Whether the file is there. Another file of its name is an error unless it may be overwritten."""
     path = folder / remote.name
     if not path.exists():
         return False
@@ -140,7 +151,7 @@ def _is_complete(remote: Remote, folder: Path, overwrite: bool) -> bool:
 
 
 def _make_room(folder: Path, remotes: Sequence[Remote]) -> None:
-    """Refuses what could only fail after an hour."""
+    """Makes the folder, and refuses a disk that is too small before the download begins."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         have = [_part(remote, folder) for remote in remotes]
@@ -156,12 +167,12 @@ def _make_room(folder: Path, remotes: Sequence[Remote]) -> None:
 
 
 def _part(remote: Remote, folder: Path) -> Path:
-    """Where the beginning of a file waits for the rest; the checksum keeps versions of it apart."""
+    """The path of an unfinished download; the checksum keeps versions of the file apart."""
     return folder / f".{remote.name}.{remote.checksum[:12]}.part"
 
 
 def _fetch(remote: Remote, folder: Path) -> None:
-    """Downloads a file, or the rest of it. Not through `atomic_path`, which would drop the beginning."""
+    """Downloads a file or the rest of it. Without `atomic_path`, which would remove an unfinished one."""
     path, part = folder / remote.name, _part(remote, folder)
     try:
         part.touch()
@@ -172,11 +183,11 @@ def _fetch(remote: Remote, folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
             if _checksum(part, remote) != remote.checksum:
-                raise _Spoiled(f"{remote.url}: the checksum of what came is wrong")
+                raise _Mismatch(f"{remote.url}: the checksum of the download is not what the server says")
         os.replace(part, path)
-    except _Spoiled as error:
+    except _Mismatch as error:
         part.unlink()
-        raise BCRLError(f"{error}, so it was thrown away; try again, or another --endpoint") from None
+        raise BCRLError(f"{error}, so it was deleted; try again, or another --endpoint") from None
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         reason = "the disk is full" if full else error.strerror or one_line(error)
@@ -187,10 +198,10 @@ def _fetch(remote: Remote, folder: Path) -> None:
 
 
 def _only_writer(file: BinaryIO, path: Path) -> None:
-    """Two programs that write one file would spoil it. The lock goes with the process that holds it."""
+    """Locks the file, so that two programs do not write to it; the lock ends with the process."""
     try:
         import fcntl
-    except ImportError:  # Windows; there the checksum tells
+    except ImportError:  # Windows; there the checksum shows it
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -199,7 +210,7 @@ def _only_writer(file: BinaryIO, path: Path) -> None:
 
 
 def _download(remote: Remote, file: BinaryIO, path: Path) -> None:
-    """Writes at the end of `file` until it has its size; a lost connection is made anew a few times."""
+    """Appends to `file` until it has its size; a lost connection is tried again a few times."""
     import httpx
 
     tries, shown = 0, _whole_megabytes(file.tell())
@@ -227,44 +238,47 @@ def _download(remote: Remote, file: BinaryIO, path: Path) -> None:
 
 
 def _pieces(remote: Remote, file: BinaryIO) -> Iterator[None]:
-    """Writes what one request brings, and stops after each piece of it."""
+    """Writes the bytes of one request to `file`, and yields after each piece."""
     import httpx
 
-    headers = {"Accept-Encoding": "identity"}  # packed bytes could not be asked for from the middle
+    headers = {"Accept-Encoding": "identity"}  # compressed bytes could not be resumed in the middle
     if file.tell():
         headers["Range"] = f"bytes={file.tell()}-"
     with _hub().get_session().stream("GET", remote.url, headers=headers, timeout=SILENCE) as response:
+        for hop in (*response.history, response):
+            if not _is_private(str(hop.url)):
+                raise BCRLError(f"{remote.url}: leads to {hop.url}, not encrypted; use another --endpoint")
         status = response.status_code
         if status >= 500 or status in (408, 429):
             raise httpx.HTTPError(f"status {status}")  # busy: worth another try
         if status not in (200, 206, 416):
             raise BCRLError(f"{remote.url}: the server answers with status {status}; try another --endpoint")
-        if status == 416 or _size_told(response) not in (None, remote.size):
-            raise _Spoiled(f"{remote.url}: its size is not the {remote.size:,} bytes that were announced")
-        if status == 200:  # all of it, whatever was asked for
+        if status == 416 or _announced_size(response) not in (None, remote.size):
+            raise _Mismatch(f"{remote.url}: its size is not the {remote.size:,} bytes that were announced")
+        if status == 200:  # the whole file, even if a part was asked for
             file.seek(0)
             file.truncate()
         for piece in response.iter_bytes():
             if file.tell() + len(piece) > remote.size:
-                raise _Spoiled(f"{remote.url}: more came than the {remote.size:,} bytes that were announced")
+                raise _Mismatch(f"{remote.url}: more came than the {remote.size:,} bytes that were announced")
             file.write(piece)
             yield
 
 
-def _size_told(response: Any) -> int | None:
-    """The size of the whole file by the headers of a reply, where they tell it."""
+def _announced_size(response: Any) -> int | None:
+    """The size of the whole file according to the headers of a reply, or None."""
     if "content-encoding" in response.headers:
         return None
-    told = response.headers.get("content-range", response.headers.get("content-length", ""))
-    told = told.rpartition("/")[2]
-    return int(told) if told.isdigit() else None
+    size = response.headers.get("content-range", response.headers.get("content-length", ""))
+    size = size.rpartition("/")[2]
+    return int(size) if size.isdigit() else None
 
 
 def _checksum(path: Path, remote: Remote) -> str:
-    """The checksum of a file, of the kind that the hub tells of it."""
+    """The checksum of a file, of the kind that the server reports."""
     if len(remote.checksum) == 64:
         digest = hashlib.sha256()
-    else:  # a file outside LFS has the name that git gives its content
+    else:  # for a file outside LFS the server reports git's blob hash
         digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as file, progress("checking", _whole_megabytes(remote.size), "MB") as tick:
         while block := file.read(4 * MEGABYTE):
@@ -287,7 +301,7 @@ def _megabytes(size: int) -> str:
 
 
 def _hub() -> Any:
-    """Imported on use: it is an extra."""
+    """The package `huggingface_hub`, an extra, imported on use."""
     try:
         import huggingface_hub
         import huggingface_hub.errors

@@ -1,11 +1,11 @@
-"""Return against cost, drawn with characters: the first thing to look at in a log for safe learning."""
+"""A plot of return against cost made of characters, for `bcrl data info`."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.data.dataset import Floats, Ints
+from bcrl.data._dataset import Floats, Ints
 
 _SHADES, _PLAIN_SHADES = "·░▒▓█", ".:+#@"
 
@@ -16,7 +16,7 @@ class _Axis:
     high: float
     cells: int
     whole: bool = False
-    """Only whole numbers below `high` occur."""
+    """All values are whole numbers below `high`."""
 
     def cell(self, values: Floats) -> Ints:
         """The cell each value falls in."""
@@ -24,7 +24,7 @@ class _Axis:
         return np.clip(np.floor(position + 1e-9).astype(np.int64), 0, self.cells - 1)
 
     def ticks(self, about: int) -> tuple[Floats, list[str]]:
-        """Round numbers at even distances inside the axis, at most `about` + 1, and how to write them."""
+        """At most `about` + 1 evenly spaced round numbers on the axis, and their labels."""
         spread = self.high - self.low
         power = 10.0 ** math.floor(math.log10(spread / about))
         step = next(m * power for m in (1, 2, 5, 10) if spread / (m * power) <= about + 1e-9)
@@ -46,7 +46,7 @@ def density_picture(
     cost_label: str = "episode cost",
     plain: bool = False,
 ) -> str:
-    """Episodes as a shaded density, cost from 0 along x and return along y; `plain` keeps to ASCII."""
+    """Episodes as a shaded density with cost on x, from 0, and return on y; `plain` uses ASCII only."""
     shades = _PLAIN_SHADES if plain else _SHADES
     side, foot, y_mark, x_mark, corner = ("|", "-", "+", "+", "+") if plain else ("│", "─", "┤", "┬", "└")
     y_axis = _return_axis(returns, height)
@@ -70,7 +70,7 @@ def density_picture(
         column = cell * wide + wide // 2
         axis[column] = x_mark
         first = gutter + 1 + column - (len(name) - 1) // 2
-        if not numbers or first > len(numbers):  # leave out a number that would touch the one before
+        if not numbers or first > len(numbers):  # skip a label that would touch the one before
             numbers = numbers.ljust(first) + name
     return "\n".join(
         [
@@ -86,14 +86,14 @@ def density_picture(
 
 def _return_axis(returns: Floats, cells: int) -> _Axis:
     low, high = float(returns.min()), float(returns.max())
-    if high - low <= 1e-6 * max(abs(low), abs(high)):  # one value, or as good as one: give it some room
+    if high - low <= 1e-6 * max(abs(low), abs(high)):  # one value up to rounding: widen the axis
         room = 0.05 * max(abs(low), abs(high)) or 1.0
         low, high = low - room, high + room
     return _Axis(low, high, cells)
 
 
 def _cost_axis(costs: Floats, most_cells: int) -> _Axis:
-    """Whole-numbered costs: equally many numbers in each cell, or stripes appear that are not there."""
+    """An axis for costs. For whole numbers every cell covers equally many, to avoid false stripes."""
     high = float(costs.max())
     if high < 1e9 and np.array_equal(costs, np.rint(costs)):
         values = int(high) + 1
@@ -111,7 +111,7 @@ def _names(ticks: Floats, step: float) -> list[str]:
 
 
 def _least_counts(most: int, shades: int) -> list[int]:
-    """The smallest count that gets each shade: 1, then by equal factors, for densities differ by orders."""
+    """The smallest count of each shade: 1, then growing by equal factors."""
     least = [1]
     for level in range(1, shades):
         least.append(max(least[-1] + 1, math.ceil(most ** (level / shades))))

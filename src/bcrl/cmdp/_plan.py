@@ -1,11 +1,11 @@
-"""One entry to the budget-augmented MDP: the default that keeps the budget, and the paper's own scheme."""
+"""`plan`: a policy from the budget-augmented MDP, by the default scheme or the paper's."""
 
 from typing import Literal, overload
 
-from bcrl.cmdp.augmented import SlackPolicy, plan_slack
-from bcrl.cmdp.controller import Budget
-from bcrl.cmdp.model import CMDP
-from bcrl.cmdp.paper_mode import PaperPolicy, Solver, Update, plan_paper
+from bcrl.cmdp._augmented import SlackPolicy, plan_slack
+from bcrl.cmdp._controller import Budget
+from bcrl.cmdp._model import CMDP
+from bcrl.cmdp._paper_mode import PaperPolicy, Solver, Update, plan_paper
 from bcrl.errors import BCRLError
 
 

@@ -1,16 +1,17 @@
-"""Many episodes of a policy at once, in its model."""
+"""Simulation of many episodes of a policy at once in a model."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp.controller import Budget, TabularPolicy
-from bcrl.cmdp.model import CMDP
+from bcrl.cmdp._checks import ShortRepr
+from bcrl.cmdp._controller import Budget, TabularPolicy
+from bcrl.cmdp._model import CMDP
 from bcrl.progress import progress
 
 
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(ShortRepr):
     """Mean discounted return and costs with their standard errors, and the share of fallback actions."""
 
     total_return: float
@@ -35,16 +36,16 @@ class Sampler:
     def __call__(self, states: np.ndarray, actions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         row = states * self._actions + actions
         at = np.searchsorted(self._cumulative, self._before[row] + rng.random(len(row)), side="right")
-        # Rounding of the running sum must not lead into a neighbouring row.
+        # Rounding of the cumulative sum must not select an entry of a neighbouring row.
         return self._indices[np.clip(at, self._first[row], self._last[row])].astype(np.int64)
 
 
 def simulate(
     policy: TabularPolicy, budget: Budget, episodes: int = 10_000, seed: int = 0, model: CMDP | None = None
 ) -> Simulation:
-    """J_R and J_C of Eq. (1) by sampling, until every episode ended or γᵗ is below 1e-6.
+    """Estimates J_R and J_C of Eq. (1); episodes run until all have ended or γᵗ is below 1e-6.
 
-    `model` is where the episodes run; by default the policy's own.
+    The episodes run in `model`, by default the policy's own.
     """
     model = policy.model if model is None else model
     rng = np.random.default_rng(seed)
@@ -78,43 +79,3 @@ def simulate(
         fallbacks / max(taken, 1),
         (visits / episodes).reshape(model.rewards.shape),
     )
-
-
-def sample_log(
-    model: CMDP, behaviour: np.ndarray, transitions: int, horizon: int, seed: int = 0
-) -> dict[str, np.ndarray]:
-    """A log of episodes of a stochastic policy (S, A), as `from_log` takes it; cut after `horizon` steps."""
-    rng = np.random.default_rng(seed)
-    draw = Sampler(model)
-    episodes = max(1, transitions // horizon)
-    states = rng.choice(model.states, episodes, p=model.start)
-    starts, cumulative = [states.copy()], np.cumsum(behaviour, 1)
-    columns: list[tuple[np.ndarray, ...]] = []
-    age = np.zeros(episodes, np.int64)
-    while sum(len(column[0]) for column in columns) < transitions:
-        part = cumulative[states]
-        actions = (rng.random(episodes)[:, None] * part[:, -1:] >= part).sum(1)
-        following = draw(states, actions, rng)
-        ended = model.terminal[following]
-        columns.append(
-            (
-                states,
-                actions,
-                model.rewards[states, actions],
-                model.costs[:, states, actions].T,
-                following,
-                ended,
-            )
-        )
-        age += 1
-        over = ended | (age >= horizon)
-        fresh = rng.choice(model.states, int(over.sum()), p=model.start)
-        starts.append(fresh)
-        states = following.copy()
-        states[over], age[over] = fresh, 0
-    names = ("states", "actions", "rewards", "costs", "next_states", "terminals")
-    log = {
-        name: np.concatenate(column) for name, column in zip(names, zip(*columns, strict=True), strict=True)
-    }
-    log["start_states"] = np.concatenate(starts)
-    return log

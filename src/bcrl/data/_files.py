@@ -1,0 +1,101 @@
+"""Reading and writing logs; the suffix of the file chooses the format. A Minari data set is a folder."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bcrl.data import _hdf5, _minari, _npz
+from bcrl.data._checks import fault, one_line, reading
+from bcrl.data._dataset import Dataset
+from bcrl.errors import BCRLError
+from bcrl.files import atomic_path
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file. A new one is a small module with these two functions, and a line in FORMATS."""
+
+    name: str
+    read: Callable[[Path, str], Any]
+    """(path, source for messages) -> the fields as stored, and whether their rows are consecutive."""
+    write: Callable[..., None]
+    """(path, fields, whether their rows are consecutive); `path` is temporary and renamed afterwards."""
+
+
+_HDF5 = Format("HDF5", _hdf5.read, _hdf5.write)
+# A folder, so it differs: `read` checks each episode, `write` renames by itself.
+_MINARI = Format("Minari", _minari.read, _minari.write)
+FORMATS = {
+    ".hdf5": _HDF5,
+    ".h5": _HDF5,
+    ".npz": Format("NPZ", _npz.read, _npz.write),
+    _minari.SUFFIX: _MINARI,
+}
+
+
+def load_data(
+    path: str | os.PathLike[str], *, cost_key: str = _minari.COST_KEY, consecutive: bool | None = None
+) -> Dataset:
+    """The log at `path`, checked; rows after the last episode end are dropped with a warning.
+
+    `path` is a file, the folder of a Minari data set, or minari:ID for one in Minari's own store; `cost_key`
+    is the name of the costs in a Minari data set's infos. `consecutive=False` accepts a log whose rows do not
+    follow one another; by default the file says so. Nothing is ever unpickled.
+    """
+    path, form = place_of(path)
+    source = one_line(path)
+    if os.path.isdir(path) and not _minari.is_data_set(path):
+        raise fault(source, "is a folder and no Minari data set; give the file inside it")
+    if not os.path.exists(path):
+        raise fault(source, f"there is no such {'data set' if form is _MINARI else 'file'}; check the path")
+    if form is None:
+        raise _unknown(path, source)
+    if not os.path.isdir(path) if form is _MINARI else not os.path.isfile(path):
+        kind = "folder" if form is _MINARI else "plain file"
+        raise fault(source, f"is not a {kind}; save the log as {form.name} first")
+    with reading(source, form.name):
+        if form is _MINARI:
+            dataset = Dataset.of_checked(
+                _minari.read(path, source, cost_key), source, consecutive is not False
+            )
+            dataset.check_transitions()
+            return dataset
+        if not os.path.getsize(path):
+            raise fault(source, "is empty (0 bytes); copy or record it again")
+        arrays, stored = form.read(path, source)
+    rows_follow = stored if consecutive is None else consecutive
+    return Dataset.from_arrays(arrays, source, consecutive=rows_follow, drop_incomplete=True)
+
+
+def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
+    """Writes `dataset` at `path`, all or nothing; minari:ID puts it into Minari's own store."""
+    path, form = place_of(path)
+    source = one_line(path)
+    if form is None:
+        raise _unknown(path, source)
+    try:
+        if form is _MINARI:
+            form.write(path, dataset.arrays())
+            return
+        with atomic_path(path) as temporary:
+            form.write(temporary, dataset.arrays(), dataset.consecutive)
+    except OSError as error:
+        raise fault(source, f"cannot be written ({error.strerror or error}); choose another place") from None
+
+
+def place_of(path: str | os.PathLike[str]) -> tuple[Path, Format | None]:
+    """Where a log lies and its format; None for a suffix that is not in FORMATS."""
+    if _minari.is_id(path):
+        return _minari.folder_of(path), _MINARI
+    path = Path(path).expanduser()
+    if _minari.is_data_set(path):
+        return path, _MINARI
+    return path, FORMATS.get(path.suffix.lower())
+
+
+def _unknown(path: Path, source: str) -> BCRLError:
+    return fault(
+        source, f"cannot tell the format from suffix {path.suffix!r}; known suffixes: {', '.join(FORMATS)}"
+    )

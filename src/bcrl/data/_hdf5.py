@@ -1,0 +1,105 @@
+"""DSRL's layout of HDF5: seven arrays at the root, gzip, episodes back to back."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault
+from bcrl.errors import BCRLError
+
+CONSECUTIVE = "consecutive"
+"""An attribute of the file that only logs with `consecutive=False` have."""
+AGAIN, COPY = "copy or record it again", "copy the values into this file"
+
+
+def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
+    """The seven fields of a log, and whether its rows are consecutive."""
+    with open_hdf5(path, source) as file:
+        check_keys(file, source)
+        nodes = {name: array_node(file, name, source) for name in FIELDS}
+        for name, node in nodes.items():
+            if node.shape is None:
+                raise fault(source, f"{name} is empty; store one row per transition")
+        check_layout(nodes, source)
+        check_size(nodes.values(), path.stat().st_size, source)
+        consecutive = bool(file.attrs.get(CONSECUTIVE, True))
+        return {name: read_node(node, name, source) for name, node in nodes.items()}, consecutive
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], consecutive: bool) -> None:
+    with h5py().File(path, "w") as file:
+        for name, array in arrays.items():
+            # Shuffling bytes first makes floats compress better; every HDF5 library undoes it.
+            file.create_dataset(name, data=array, compression="gzip", shuffle=True)
+        if not consecutive:
+            file.attrs[CONSECUTIVE] = False
+
+
+def open_hdf5(path: Path, source: str) -> Any:
+    with path.open("rb"):  # for its PermissionError: is_hdf5 only returns False
+        pass
+    if not h5py().is_hdf5(path):
+        raise fault(source, "is not an HDF5 file although its suffix says so; rename or convert it")
+    return h5py().File(path, "r")
+
+
+def array_node(group: Any, name: str, source: str, remedy: str = AGAIN) -> Any:
+    """The array `name` (or `inner/name`) of `group`, unread, after checking that this file holds it."""
+    node = group
+    for part in name.split("/"):
+        node = member(node, part, name, source, remedy)
+    if not isinstance(node, h5py().Dataset):
+        found = ", ".join(node) or "nothing"
+        raise fault(source, f"{name} is a group of {found}, not an array; flatten it into one array")
+    try:
+        elsewhere = "a virtual data set" if node.is_virtual else "external storage" if node.external else ""
+        if elsewhere:
+            raise fault(source, f"{name} is {elsewhere}: its values lie in another file; {COPY}")
+        _ = node.shape, node.dtype  # a damaged header shows here
+    except DAMAGE as error:
+        raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
+    return node
+
+
+def member(group: Any, part: str, name: str, source: str, remedy: str) -> Any:
+    """The entry `part` of `group`, which is (a part of) `name`.
+
+    Links are refused without following them: through them, as through external storage and virtual data sets,
+    a log could read any other file, or wait for ever on a pipe.
+    """
+    if not isinstance(group, h5py().Group):
+        raise fault(source, f"{name} cannot be read (an array lies where a group must be); {AGAIN}")
+    try:
+        link = group.get(part, getlink=True)
+        if link is None:
+            found = ", ".join(group) or "nothing"
+            raise fault(source, f"{name} missing; found {found} there; {remedy}")
+        if isinstance(link, h5py().ExternalLink):
+            raise fault(source, f"{name} is an external link to {link.filename}; {COPY}")
+        if isinstance(link, h5py().SoftLink):
+            raise fault(
+                source, f"{name} cannot be read (it is a link to {link.path}); store the array itself"
+            )
+        return group[part]
+    except DAMAGE as error:
+        raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
+
+
+def read_node(node: Any, name: str, source: str) -> NDArray[Any]:
+    try:
+        return node[()]
+    except DAMAGE as error:
+        raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
+
+
+def h5py() -> Any:
+    """The package, imported on use: `import bcrl.data` must work where only numpy is installed."""
+    try:
+        import h5py as package
+    except ImportError:
+        raise BCRLError(
+            "HDF5 files need h5py, which is not installed; pip install h5py, or use .npz"
+        ) from None
+    return package

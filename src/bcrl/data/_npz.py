@@ -1,0 +1,118 @@
+"""NPZ: numpy's zip of arrays, for machines without h5py."""
+
+import zipfile
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault, reading
+from bcrl.errors import BCRLError
+
+CONSECUTIVE = "consecutive"
+"""A member that only logs with `consecutive=False` have."""
+
+
+class Header(NamedTuple):
+    """What a member of the zip says about its array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class NPZ:
+    """An open NPZ file: the headers of its arrays, and each array on demand.
+
+    Not `np.load`, which allocates whatever a header asks for. Refuses what numpy does not write: encrypted
+    members, other compressions, Python objects, headers that do not fit the bytes behind them.
+    """
+
+    def __init__(self, path: Path, source: str) -> None:
+        self.source, self.stored = source, path.stat().st_size
+        with path.open("rb") as file:
+            if file.read(2) != b"PK":
+                raise fault(source, "is not an NPZ file although its suffix says so; rename or convert it")
+        self._zip = zipfile.ZipFile(path)
+        self._members = {info.filename.removesuffix(".npy"): info for info in self._zip.infolist()}
+
+    def __enter__(self) -> "NPZ":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._members)
+
+    def header(self, name: str) -> Header:
+        member = self._members[name]
+        if member.flag_bits & 1:
+            raise fault(self.source, f"{name} is encrypted; store it without a password")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise fault(
+                self.source,
+                f"{name} is compressed by method {member.compress_type}, which numpy does not write; "
+                "save it with numpy.savez_compressed",
+            )
+        try:
+            with self._zip.open(member) as stream:
+                version = npy.read_magic(stream)
+                if version not in ((1, 0), (2, 0)):
+                    raise ValueError(f"its version is {version}")
+                read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+                shape, _, dtype = read(stream)
+                length = stream.tell()
+        except DAMAGE as error:
+            raise self._unreadable(name, error) from None
+        if not dtype.hasobject and length + prod(shape) * dtype.itemsize != member.file_size:
+            raise self._unreadable(
+                name, f"shape {shape} of {dtype} does not fit its {member.file_size:,} bytes"
+            )
+        return Header(shape, dtype)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The array; its header must have been checked before."""
+        try:
+            with self._zip.open(self._members[name]) as stream:
+                return npy.read_array(stream, allow_pickle=False)
+        except DAMAGE as error:
+            raise self._unreadable(name, error) from None
+
+    def _unreadable(self, name: str, reason: object) -> BCRLError:
+        return fault(self.source, f"{name} cannot be read ({reason}); copy or record it again")
+
+
+def read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file; sizes are checked before any is read, and damage is a BCRLError."""
+    source = str(path)
+    with reading(source, "NPZ"), NPZ(path, source) as file:
+        headers = {name: file.header(name) for name in file.names}
+        for name, header in headers.items():
+            if header.dtype.hasobject:
+                raise fault(source, f"{name} holds Python objects, which are never read; store numbers")
+        check_size(headers.values(), file.stored, source)
+        return {name: file.array(name) for name in headers}
+
+
+def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
+    """The seven fields of a log, and whether its rows are consecutive."""
+    with NPZ(path, source) as file:
+        check_keys(file.names, source)
+        headers = {name: file.header(name) for name in FIELDS}
+        check_layout(headers, source)
+        check_size(headers.values(), file.stored, source)
+        # Files without the mark are consecutive; any value of it but 0 says the same.
+        marked = CONSECUTIVE in file.names and file.header(CONSECUTIVE).shape == ()
+        consecutive = not marked or bool(file.array(CONSECUTIVE))
+        return {name: file.array(name) for name in FIELDS}, consecutive
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], consecutive: bool) -> None:
+    mark = {} if consecutive else {CONSECUTIVE: np.array(False)}
+    with path.open("wb") as file:  # given a name, numpy would append .npz to one that ends in .NPZ
+        np.savez_compressed(file, **arrays, **mark)  # pyright: ignore[reportArgumentType]
