@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.errors import BCRLError
+from bcrl.learn.method import Spec
 from bcrl.ship.quirks import Quirks
 from bcrl.ship.rule import MAX_SPEED, SECONDS
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
 from bcrl.ship.scene import HISTORY, make_scene
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
+from bcrl.worlds.protocol import check_sizes
 
 Frame = Literal["ego", "world"]
 NEIGHBOURS = 10
@@ -42,7 +44,7 @@ class Traffic(NamedTuple):
     seen: jax.Array  # (NEIGHBOURS, HISTORY)
 
 
-class ShipWorld(World):
+class ShipWorld(JaxWorld):
     """Sail from a ship's first logged place to its last; within 555 m of another ship a step costs 1.
 
     An action is how far to go in the next 10 s along both axes, and by how much to turn, each in [-1, 1]. The
@@ -52,6 +54,7 @@ class ShipWorld(World):
     """
 
     name: ClassVar[str] = "ship"
+    family: ClassVar[str] = "ship"
     action_size: ClassVar[int] = 3
     reference_returns: ClassVar[tuple[float, float]] = (0.0, 100.0)
 
@@ -125,6 +128,18 @@ class ShipWorld(World):
         watched = after if self.quirks.cost_timing == "after" else state
         cost = (self.nearest(watched) < CLOSE_METRES).astype(jnp.float32)
         return after, reward, cost, reached | outside | late
+
+    def trace(self, state: ShipState) -> tuple[jax.Array, jax.Array]:
+        """The ship's own last sample, and whether the goal is reached."""
+        return state.past[-1], self.to_goal(state) < GOAL_METRES
+
+    def check(self, spec: Spec) -> None:
+        """Refuses a policy of other sizes."""
+        check_sizes(
+            self,
+            spec,
+            f"it shows the frame {self.frame!r}; train on a log from bcrl ship log, and use the frame of that log",
+        )
 
     def action_between(self, state: ShipState, place: jax.Array, heading: jax.Array) -> jax.Array:
         """The action that leads to this place and heading in one step; outside [-1, 1] if none does."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 from bcrl.worlds.point import Point, push
 
 RADIUS = 1.5
@@ -14,7 +14,7 @@ LIMIT = 0.75  # |x| beyond this costs
 SCALE = 1.5  # of the reward
 
 
-class PointCircle(World):
+class PointCircle(JaxWorld):
     """The conflict of Bullet's Circle task on a point mass.
 
     Reward is the anticlockwise speed, shaped by the closeness to the ring; a step with |x| > LIMIT costs 1.

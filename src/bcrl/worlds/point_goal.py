@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 from bcrl.worlds.point import Point, push
 
 WALL = 2.0  # |x| and |y| at most
@@ -25,7 +25,7 @@ class Field(NamedTuple):
     hazards: jax.Array  # (4, 2)
 
 
-class PointGoal(World):
+class PointGoal(JaxWorld):
     """The conflict of Safety-Gymnasium's Goal task on a point mass.
 
     Reward is the progress towards the goal and a bonus for reaching it, whereupon a far one is drawn; a step

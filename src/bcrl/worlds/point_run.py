@@ -5,7 +5,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 
 SECONDS = 0.1  # per step
 ACCELERATION = 3.5  # of a full throttle
@@ -22,7 +22,7 @@ class Runner(NamedTuple):
     speed: jax.Array
 
 
-class PointRun(World):
+class PointRun(JaxWorld):
     """The conflict of Bullet's Run task on a vehicle with a throttle and a rudder.
 
     Reward is the speed down the corridor; a step above SPEED_LIMIT or outside the corridor costs 1. Each
