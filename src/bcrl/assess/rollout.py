@@ -115,8 +115,9 @@ def scan(
     observe: Callable[[Any], Any] | None = None,
     tick: Tick = lambda advance=1, note="": None,
 ) -> tuple[np.ndarray, Any]:
-    """(steps made, n, 4) of n episodes: reward, cost, 1, whether the fallback acted; 0 after an episode's end.
-    And `world.trace` after every step, with leaves (steps made, n, ...).
+    """Rows (steps made, n, 4) of n episodes: reward, cost, 1, whether the fallback acted; 0 after an end.
+
+    Then `world.trace` after every step, with leaves (steps made, n, ...).
 
     `states` and `begun` are the first states and memories, `keys` (steps, n) those of the world's steps.
     `observe` is what the actor is shown of a state, by default the world's observation. `tick` counts steps.

@@ -34,9 +34,9 @@ class Command:
     """The file that bcrl ship evaluate --out wrote."""
 
     def run(self) -> None:
+        from bcrl.assess import read_results
         from bcrl.bench.formats import markdown_table
         from bcrl.bench.tables import Text
-        from bcrl.assess import read_results
         from bcrl.ship.evaluate import ShipResult
 
         results = read_results(self.results, ShipResult)

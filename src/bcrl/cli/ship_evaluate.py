@@ -116,8 +116,8 @@ def _table(lines: "list[Line]", title: str) -> "Table":
         )
     table.caption = (
         "mean ± standard error over seeds and episodes; budget: share of the median expert's cost;\n"
-        "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length;\n"
-        f"{KEPT_MEANS}"
+        "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length"
+        f";\n{KEPT_MEANS}"
     )
     table.caption_justify = "left"
     return table

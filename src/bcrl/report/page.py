@@ -77,8 +77,8 @@ def _pictures(lines: Sequence[Curve], dataset: Dataset | None) -> HTML:
         parts.append(element("ul", [_legend(i, line) for i, line in enumerate(lines)], class_="legend"))
     panels = element("div", [_panel(name, lines, None) for name in ("reward", "cost")], class_="panels")
     caption = (
-        f"What it earns is the {NAMES[earned_by(lines)]}. Large marks are means with their 95 % intervals over seeds and "
-        "episodes, faint dots single episodes. "
+        f"What it earns is the {NAMES[earned_by(lines)]}. Large marks are means with their "
+        "95 % intervals over seeds and episodes, faint dots single episodes. "
         "The dashed line is cost = threshold: below it an episode costs less than it was allowed to."
     )
     parts.append(element("figure", [panels, element("figcaption", caption)]))

@@ -4,7 +4,7 @@ The traffic of the whole log is one table (moments, slots, 5) on a clock of 10 s
 and the ship's own past, so thousands run at once under `vmap`: a step gathers a row and chooses the nearest.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -53,10 +53,10 @@ class ShipWorld(JaxWorld):
     it itself, since `horizon` is only the longest of them.
     """
 
-    name: ClassVar[str] = "ship"
-    family: ClassVar[str] = "ship"
-    action_size: ClassVar[int] = 3
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 100.0)
+    name = "ship"
+    family = "ship"
+    action_size = 3
+    reference_returns = (0.0, 100.0)
 
     scene: jax.Array = eqx.field(kw_only=True)
     """(moments, slots, 5): x, y, two numbers of motion, ship. The motion is what the observation shows: speed
@@ -77,8 +77,8 @@ class ShipWorld(JaxWorld):
     """Of the box, in metres."""
     frame: Frame = eqx.field(kw_only=True, static=True)
     quirks: Quirks = eqx.field(kw_only=True, static=True)
-    horizon: int = eqx.field(kw_only=True, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
-    thresholds: tuple[float, ...] = eqx.field(kw_only=True, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+    horizon: int = eqx.field(kw_only=True, static=True)
+    thresholds: tuple[float, ...] = eqx.field(kw_only=True, static=True)
 
     @property
     def observation_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -135,11 +135,8 @@ class ShipWorld(JaxWorld):
 
     def check(self, spec: Spec) -> None:
         """Refuses a policy of other sizes."""
-        check_sizes(
-            self,
-            spec,
-            f"it shows the frame {self.frame!r}; train on a log from bcrl ship log, and use the frame of that log",
-        )
+        hint = "train on a log from bcrl ship log, and use the frame of that log"
+        check_sizes(self, spec, f"it shows the frame {self.frame!r}; {hint}")
 
     def action_between(self, state: ShipState, place: jax.Array, heading: jax.Array) -> jax.Array:
         """The action that leads to this place and heading in one step; outside [-1, 1] if none does."""

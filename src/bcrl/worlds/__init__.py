@@ -1,4 +1,4 @@
-"""Worlds: built-in ones as pure JAX functions, DSRL tasks and Gymnasium environments. One protocol, `World`."""
+"""Worlds under one protocol, `World`: built-in ones in JAX, DSRL tasks, Gymnasium environments."""
 
 import sys
 from typing import Any

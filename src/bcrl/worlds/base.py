@@ -1,8 +1,8 @@
 """Worlds as pure functions of one episode, to be jitted and vmapped by whoever runs them."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -23,20 +23,21 @@ class JaxWorld(eqx.Module):
     applies, not a terminal of the world, so that learners may bootstrap from the last state.
     """
 
-    engine: ClassVar[Literal["scan"]] = "scan"
-    name: ClassVar[str]
-    family: ClassVar[str] = "point"
-    observation_size: ClassVar[int]
-    observation_bound: ClassVar[float] = 5.0
+    # Attributes of the class, not fields: hence without annotations. A world sets those that are empty here.
+    engine = "scan"
+    name = ""
+    family = "point"
+    observation_size = 0
+    observation_bound = 5.0
     """No entry of an observation is ever larger in size."""
-    action_size: ClassVar[int]
-    cost_count: ClassVar[int] = 1
-    horizon: ClassVar[int]
-    reference_returns: ClassVar[References | None]
-    thresholds: ClassVar[tuple[float, ...]] = (10.0, 20.0, 40.0)
-    caveat: ClassVar[str] = ""
-    data_file: ClassVar[str] = ""
-    overrides: ClassVar[Mapping[str, Any]] = {}
+    action_size = 0
+    cost_count = 1
+    horizon = 0
+    reference_returns = cast(References | None, None)
+    thresholds = cast(tuple[float, ...], (10.0, 20.0, 40.0))
+    caveat = ""
+    data_file = ""
+    overrides = MappingProxyType[str, Any]({})
 
     noise: float = eqx.field(static=True, default=0.0)
     """Standard deviation of the actuators' error, in units of the action: more than 0 makes moves random."""

@@ -36,7 +36,7 @@ def live_world(env: gymnasium.Env) -> EnvWorld:
         name=name,
         family="gym",
         env_id=name,
-        **known,
+        **known,  # type: ignore[arg-type]
         reference_returns=None,
         thresholds=THRESHOLDS["gym"],
         env=env,

@@ -1,7 +1,5 @@
 """Circle a ring fast, though the sides of the ring are out of bounds."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
@@ -22,12 +20,12 @@ class PointCircle(JaxWorld):
     far from the ring and its turns are tight, hence slow. Every lap can bulge as far as the budget allows.
     """
 
-    name: ClassVar[str] = "point-circle"
-    observation_size: ClassVar[int] = 6
-    action_size: ClassVar[int] = 2
-    horizon: ClassVar[int] = 200
+    name = "point-circle"
+    observation_size = 6
+    action_size = 2
+    horizon = 200
     # Random play earns about 0; the best return in a log from `bcrl collect` with seed 0 is the maximum.
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 590.0)
+    reference_returns = (0.0, 590.0)
 
     def reset(self, key: jax.Array) -> Point:
         corner = jnp.array([0.5, 1.0])

@@ -1,6 +1,6 @@
 """Run down a corridor fast, though there is a speed limit."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,12 +30,12 @@ class PointRun(JaxWorld):
     speeding pays only once the vehicle is fast: a budget is best spent in one go.
     """
 
-    name: ClassVar[str] = "point-run"
-    observation_size: ClassVar[int] = 4
-    action_size: ClassVar[int] = 2
-    horizon: ClassVar[int] = 200
+    name = "point-run"
+    observation_size = 4
+    action_size = 2
+    horizon = 200
     # Random play earns about 0; the best return in a log from `bcrl collect` with seed 0 is the maximum.
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 480.0)
+    reference_returns = (0.0, 480.0)
 
     def reset(self, key: jax.Array) -> Runner:
         offset, heading = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)

@@ -1,7 +1,7 @@
 """`World`: what evaluation, recording and benchmarks read of a world, wherever it runs."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from bcrl.errors import BCRLError
 from bcrl.learn.method import Spec
@@ -14,8 +14,8 @@ class World(Protocol):
     """A constrained task. `JaxWorld`, `Task`, `EnvWorld` and `ShipWorld` satisfy it."""
 
     @property
-    def engine(self) -> Literal["scan", "pool"]:
-        """How episodes are run: a scan over pure JAX functions, or a pool of Gymnasium environments."""
+    def engine(self) -> str:
+        """How episodes are run: "scan" over pure JAX functions, or in a "pool" of Gymnasium environments."""
         ...
 
     @property

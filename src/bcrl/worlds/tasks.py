@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any
 
 from bcrl.errors import BCRLError
 from bcrl.learn.method import Spec
@@ -37,8 +37,8 @@ HARD_CAVEAT = METADRIVE_CAVEAT + ", and its hard routes are too short for the re
 class Task:
     """A `World` of Gymnasium environments, which run in worker processes."""
 
-    engine: ClassVar[Literal["pool"]] = "pool"
-    cost_count: ClassVar[int] = 1
+    engine = "pool"
+    cost_count = 1
 
     name: str
     family: str
