@@ -60,7 +60,7 @@ class Study:
 
 
 def _cell(line: Summary) -> str:
-    """Reward / cost, each ± its standard error (steps decided by the fallback); broken thresholds are bold."""
+    """Reward / cost, each ± its standard error (steps of the fallback); broken thresholds are bold."""
     bold = "" if line.kept is not Kept.BROKEN else "**"
     reward, cost = (f"{x.mean:.3f} ± {x.error:.3f}" for x in (line.reward, line.cost))
     return f"{reward} / {bold}{cost}{bold} ({line.fallback_share:.0%})"

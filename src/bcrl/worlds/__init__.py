@@ -46,7 +46,7 @@ def make_world(name: str, noise: float = 0.0, python: str | None = None) -> Worl
 def built_in_world(name: str, noise: float = 0.0) -> JaxWorld:
     """The built-in world of this name."""
     if name not in _BUILT_IN:
-        raise BCRLError(f"there is no built-in world {name!r}; known: {', '.join(WORLDS)}")
+        raise BCRLError(f"there is no world {name!r}; known: {', '.join(WORLDS)}")
     if not 0.0 <= noise < float("inf"):
         raise BCRLError(f"noise is {noise}; it is a standard deviation, so give 0 or more")
     return _BUILT_IN[name](noise=float(noise))
