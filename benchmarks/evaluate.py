@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.assess.remote import episode_seed, runner
+from bcrl.assess.rollout import episode_seed, roll_out
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Actor, Spec, blank_actor
 from bcrl.policy import Policy
@@ -96,11 +96,12 @@ def main() -> None:
     policies = [untrained(task, tuple(chosen.hidden), seed) for seed in range(chosen.seeds)]
     rows = len(task.thresholds) * chosen.episodes
 
-    with runner(policies, task, rows, chosen.workers) as run:
-        run(policies[0], thresholds=task.thresholds, episodes=chosen.episodes)  # compiles, makes environments
+    with task.open(rows, chosen.workers) as envs:
+        asked: dict[str, Any] = {"episodes": chosen.episodes, "envs": envs}
+        roll_out(policies[0], task, task.thresholds, **asked)  # compiles, makes environments
         started = time.perf_counter()
         steps = sum(
-            int(run(policy, thresholds=task.thresholds, episodes=chosen.episodes, seed=seed).lengths.sum())
+            int(roll_out(policy, task, task.thresholds, seed=seed, **asked).lengths.sum())
             for seed, policy in enumerate(policies)
         )
         ours = time.perf_counter() - started

@@ -11,14 +11,14 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from bcrl.assess.results import Result, evaluate, write_results
-from bcrl.assess.statistics import Summary, summarise
+from bcrl.assess import Result, evaluate, write_results
+from bcrl.assess.statistics import Kept, Summary
 from bcrl.data import Dataset, load_data
 from bcrl.files import write_text
 from bcrl.learn.registry import default_steps, make_method
 from bcrl.policy import Policy, load
 from bcrl.train.run import fit
-from bcrl.worlds import World, make_world
+from bcrl.worlds import JaxWorld, built_in_world
 from bcrl.worlds.collect import collect
 
 SEEDS = (0, 10, 20)
@@ -34,13 +34,13 @@ class Study:
         self.steps = steps
         self.results: list[Result] = []
 
-    def log(self, world: World) -> Dataset:
+    def log(self, world: JaxWorld) -> Dataset:
         path = self.folder / f"{world.name}{'-noise' if world.noise else ''}.npz"
         if not path.exists():
             collect(world).save(path)
         return load_data(path)
 
-    def policies(self, world: World, method: str, **options) -> list[Policy]:
+    def policies(self, world: JaxWorld, method: str, **options) -> list[Policy]:
         words = "-".join([method, *(str(value) for value in options.values())])
         folder = self.folder / f"{world.name}{'-noise' if world.noise else ''}-{words}"
         files = [folder / f"policy-{seed}.bcrl" for seed in SEEDS]
@@ -53,16 +53,16 @@ class Study:
         return [load(file) for file in files]
 
     def cells(
-        self, policies: Sequence[Policy], world: World, thresholds=THRESHOLDS, execution=None
+        self, policies: Sequence[Policy], world: JaxWorld, thresholds=THRESHOLDS, execution=None
     ) -> list[str]:
         rows = evaluate(policies, world, thresholds, episodes=20, execution=execution)
         self.results += rows
-        return [_cell(line) for line in summarise(rows) if line.threshold is not None]
+        return [_cell(line) for line in rows.summary() if line.threshold is not None]
 
 
 def _cell(line: Summary) -> str:
-    """Reward / cost, each ± its standard error (steps decided by the fallback); broken promises are bold."""
-    bold = "" if line.safe else "**"
+    """Reward / cost, each ± its standard error (steps of the fallback); broken thresholds are bold."""
+    bold = "" if line.kept is not Kept.BROKEN else "**"
     reward, cost = (f"{x.mean:.3f} ± {x.error:.3f}" for x in (line.reward, line.cost))
     return f"{reward} / {bold}{cost}{bold} ({line.fallback_share:.0%})"
 
@@ -71,7 +71,7 @@ def promises(study: Study) -> str:
     """BCRL beside behaviour cloning on the episodes that kept each threshold."""
     lines = ["| world | method | κ = 10 | κ = 20 | κ = 40 |", "|---|---|---|---|---|"]
     for name in ("point-circle", "point-run"):
-        world = make_world(name)
+        world = built_in_world(name)
         cells = study.cells(study.policies(world, "bcrl"), world)
         lines.append(f"| {name} | BCRL, one policy a seed | {' | '.join(cells)} |")
         cells = []
@@ -89,7 +89,7 @@ def variants(study: Study) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name in ("point-circle", "point-goal"):
-        world = make_world(name, NOISE)
+        world = built_in_world(name, NOISE)
         for tracking in ("soft", "direct"):
             for criterion in ("discounted", "episodic"):
                 policies = study.policies(world, "bcrl", tracking=tracking, criterion=criterion)

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bcrl.assess.results import Result, evaluate, normalised_cost, read_results, write_results
+from bcrl.assess import Result, Results, evaluate, read_results
+from bcrl.assess.results import normalised_cost
 from bcrl.errors import BCRLError
+from bcrl.learn.baselines.bc import BCSafe
 from bcrl.policy import Policy
+from bcrl.train.run import fit
 from bcrl.worlds import make_world
 
 COLUMNS = (
@@ -36,8 +39,8 @@ results = st.builds(
 @given(st.lists(results, max_size=4, unique_by=lambda row: row.episode))
 def test_round_trip(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("results") / "results.csv"
-    write_results(rows, path)
-    assert read_results(path) == rows
+    Results(rows).save(path)
+    assert read_results(path) == Results.read(path) == rows
     assert path.read_text(encoding="utf-8").splitlines()[0] == COLUMNS
 
 
@@ -108,6 +111,19 @@ def test_evaluation_is_the_same_again_and_another_with_another_seed(tiny_run, ep
     other = evaluate(policies, world, (0.0, 10.0, 40.0), episodes=3, execution="min", seed=1)
     assert same == episodes
     assert [row.return_ for row in other] != [row.return_ for row in episodes]
+
+
+def test_one_policy_and_the_name_of_a_world_are_enough(tiny_run, episodes):
+    found = evaluate(tiny_run.policy(0), "point-circle", episodes=1)
+    assert [row.threshold for row in found] == list(make_world("point-circle").thresholds)
+    assert repr(found) == "Results(3 episodes: bcrl in point-circle, seeds 0, thresholds 10, 20, 40)"
+    assert isinstance(episodes[:2], Results)
+    assert [line.threshold for line in episodes.summary()] == [0.0, 10.0, 40.0, None]
+
+
+def test_a_policy_that_was_trained_for_a_threshold_is_evaluated_there(tiny_log):
+    run = fit(tiny_log, BCSafe(threshold=1e3, hidden=(8,), batch_size=16), steps=2, log_every=2)
+    assert [row.threshold for row in evaluate(run.policy(), "point-circle", episodes=1)] == [1e3]
 
 
 def test_noise_is_named_in_the_world(tiny_run):

@@ -1,5 +1,6 @@
 """Tables against numbers worked out by hand."""
 
+import dataclasses
 import io
 import math
 
@@ -8,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bcrl.assess.results import Result
-from bcrl.assess.statistics import estimate, summarise
+from bcrl.assess.statistics import Estimate, Kept, estimate, kept, summarise
 from bcrl.assess.tables import summary_table
 from bcrl.errors import BCRLError
 
@@ -47,7 +48,7 @@ def test_summary_by_hand():
     assert twenty.violation_rate == pytest.approx(0.5)
     assert twenty.cost.mean == pytest.approx(1.05)
     assert everything.cost.mean == pytest.approx(1.025)
-    assert (ten.safe, twenty.safe, everything.safe) == (True, False, False)
+    assert (ten.kept, twenty.kept, everything.kept) == (Kept.OPEN, Kept.OPEN, Kept.OPEN)
     # A drawn seed is the one with costs 5 and 15 (variance of its mean 50/4) or 10 and 10 (0), so the mean
     # of two has variance (50/4 + 0)/2/2. Five standard errors of a deviation from 2,000 draws are 8 %.
     assert ten.episode_cost.error == pytest.approx(math.sqrt(50 / 16), rel=0.08)
@@ -98,7 +99,38 @@ def test_the_table_shows_every_line():
     assert ten[1] == "0.35"
     assert low in ten[2]
     assert high in ten[2]
-    assert "yes" in ten
+    assert "open" in ten
     assert "25%" in ten
-    assert "no" in next(line for line in lines if line[:1] == ["20"])
+    assert lines[1][:4] == ["threshold", "reward", "cost", "kept?"]
     assert any(line[:1] == ["all"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "wanted"),
+    [
+        (4.0, 9.0, "kept"),
+        (4.0, 10.0, "kept"),
+        (4.0, 10.1, "open"),
+        (10.0, 12.0, "open"),
+        (10.1, 12.0, "broken"),
+    ],
+)
+def test_kept_is_decided_by_the_whole_interval(low, high, wanted):
+    assert kept(Estimate((low + high) / 2, 1.0, low, high), 10.0) == wanted
+
+
+@pytest.mark.parametrize(("costs", "wanted"), [((5, 6), "kept"), ((9, 12), "open"), ((13, 14), "broken")])
+def test_a_summary_says_whether_its_threshold_is_kept(costs, wanted):
+    (line,) = summarise([row(seed, 10.0, i, cost, 0.5) for seed in (0, 1) for i, cost in enumerate(costs)])
+    assert line.kept is Kept(wanted)
+
+
+def test_without_a_normalised_reward_the_return_is_shown():
+    rows = [dataclasses.replace(row, normalised_reward=math.nan) for row in ROWS]
+    line = summarise(rows)[0]
+    assert not line.normalised
+    assert line.earned == line.episode_return
+    console = Console(width=140, file=io.StringIO())
+    console.print(summary_table(summarise(rows), "a title"))
+    assert console.file.getvalue().splitlines()[1].split()[:2] == ["threshold", "return"]
+    assert "reward" not in console.file.getvalue()

@@ -202,7 +202,7 @@ def test_trials_come_first_and_are_not_reported(best):
 
 def test_the_reported_policy_is_the_chosen_one(best):
     """Judged again by hand, on the episodes that are reported."""
-    from bcrl.assess.results import evaluate
+    from bcrl.assess import evaluate
     from bcrl.policy import load
     from bcrl.worlds import make_world
 

@@ -8,7 +8,7 @@ from tiny_bench import tiny_works
 from bcrl.assess.results import Result, read_results
 from bcrl.bench.cells import Cell, Protocol
 from bcrl.bench.formats import latex, markdown
-from bcrl.bench.scores import scores, verdict
+from bcrl.bench.scores import scores
 from bcrl.bench.store import FILE, Outcome, Store
 from bcrl.bench.tables import beside_paper, by_threshold, over_tasks, paper_form
 from bcrl.cli import main
@@ -119,7 +119,7 @@ def test_verdicts(cost, wanted, store):
         store.add([outcome(cell("bcrl", "CarRun", seed, 10.0), 0.5, cost)])
     (score,) = scores(store)
     (line,) = score.lines
-    assert verdict(line) == wanted
+    assert line.kept == wanted
     assert score.safe == (cost <= 1.0)
 
 

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.data import Dataset
-from bcrl.worlds.base import World
+from bcrl.worlds.base import JaxWorld
 
 BORDER = 0.5
 
 
-class Lane(World):
+class Lane(JaxWorld):
     name: ClassVar[str] = "lane"
     observation_size: ClassVar[int] = 1
     action_size: ClassVar[int] = 1

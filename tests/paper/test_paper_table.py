@@ -2,14 +2,17 @@
 
 import pytest
 
+from bcrl.assess import write_results
 from bcrl.cli import main
 from bcrl.cli.paper_table import ship_rows
-from bcrl.ship.evaluate import ShipResult, write_ship_results
+from bcrl.ship.evaluate import ShipResult
 
 
 def episode(run, method, budget, success, gc_ade=10.0, scenario=0):
-    return ShipResult(run, method, 0, budget, 15 * budget, scenario, 80.0, gc_ade, 0.25, 0.001, 5.0, success,
-                      3.0, 60, 0.0)  # fmt: skip
+    return ShipResult(
+        *(method, "", "", "soft", "ship", "log.npz", 0, 15 * budget, scenario, 100.0, 3.0, 1.0, 0.2, 60, 0.0),
+        *(run, budget, scenario, 80.0, gc_ade, 0.25, 0.001, 5.0, success),
+    )
 
 
 RESULTS = [
@@ -55,7 +58,7 @@ def test_two_runs_of_a_method_keep_their_names():
 
 
 def test_the_verb_prints_markdown(tmp_path, capsys):
-    write_ship_results(RESULTS, tmp_path / "ships.csv")
+    write_results(RESULTS, tmp_path / "ships.csv")
     main(["paper", "table", "ships", str(tmp_path / "ships.csv")])
     lines = capsys.readouterr().out.splitlines()
     table = [line for line in lines if line.startswith("|")]
@@ -69,7 +72,7 @@ def test_the_verb_prints_markdown(tmp_path, capsys):
     [("ships none.csv", "there is no such file"), ("ships {empty}", "has no episode"), ("boats x", "boats")],
 )
 def test_mistakes_with_a_table_end_in_one_line(words, wanted, tmp_path, capsys):
-    write_ship_results([], tmp_path / "empty.csv")
+    write_results([], tmp_path / "empty.csv", ShipResult)
     with pytest.raises(SystemExit) as stop:
         main(["paper", "table", *words.format(empty=tmp_path / "empty.csv").split()])
     assert stop.value.code == 2

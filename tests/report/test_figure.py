@@ -1,5 +1,6 @@
 import builtins
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,15 @@ def test_two_panels_show_the_means(make_results):
     assert np.allclose(marks(cost)[0].get_ydata(), line.mean("episode_cost"))
     assert np.array_equal(marks(cost)[0].get_xdata(), [5, 10, 20])
     assert not figure.legends
+
+
+def test_the_axis_says_return_where_nothing_is_normalised(make_results):
+    results = make_results()
+    assert draw(results).axes[0].get_ylabel() == "normalised reward"
+    plain = [replace(row, normalised_reward=np.nan) for row in results]
+    reward = draw(plain).axes[0]
+    assert reward.get_ylabel() == "return"
+    assert np.allclose(marks(reward)[0].get_ydata(), curves(plain)[0].mean("episode_return"))
 
 
 def test_every_episode_is_a_dot(make_results):

@@ -117,7 +117,7 @@ def test_the_table_holds_the_numbers_of_the_statistics(page, make_results):
             numbers = (value.mean, value.low, value.high)
             expected.append("{} {} to {}".format(*(f"{number:.{digits}f}" for number in numbers)))
         expected += [
-            "yes" if summary.safe else "no",
+            str(summary.kept),
             f"{100 * summary.violation_rate:.0f} %",
             f"{100 * summary.fallback_share:.0f} %",
         ]
@@ -143,7 +143,24 @@ def test_who_is_told_of_thresholds(make_results):
 
 def test_a_broken_promise_is_said(make_results):
     text = Reader(report_page(make_results(spend=1.2))).text
-    assert "The mean cost is above each of the 3 thresholds" in text
+    assert "Thresholds kept: none; open: none; broken: 5, 10 and 20." in text
+    text = Reader(report_page(make_results(spend=0.9))).text
+    assert "Thresholds kept: 5, 10 and 20; open: none; broken: none. None of the 36 single" in text
+    uncertain = make_results(spend=1.0, thresholds=(10.0,))
+    assert summarise(uncertain)[0].kept == "open"
+    assert "Thresholds kept: none; open: 10; broken: none." in Reader(report_page(uncertain)).text
+
+
+def test_worlds_without_reference_returns_show_the_return(make_results):
+    rows = [dataclasses.replace(row, normalised_reward=np.nan) for row in make_results()]
+    page = report_page(rows)
+    text = " ".join(Reader(page).text.split())
+    assert Reader(page).rows[0][1].strip() == "return"
+    assert f"earn a return of {summarise(rows)[1].episode_return.mean:.2f}." in text
+    assert "What it earns is the return." in text
+    assert "normalised" not in text
+    mixed = Reader(report_page(rows + make_results(execution="direct"))).text
+    assert "What it earns is the return." in mixed
 
 
 def test_results_alone_are_enough_and_the_page_is_always_the_same(make_results):
@@ -173,7 +190,7 @@ def test_another_log_or_method_is_refused(make_results, dataset):
 
 def test_a_number_that_is_none_is_refused(make_results):
     rows = make_results()
-    rows[3] = dataclasses.replace(rows[3], cost=np.nan)
+    rows[3] = dataclasses.replace(rows[3], cost=np.nan)  # only the normalised reward may be missing
     with pytest.raises(BCRLError, match="cost of episode 3 at threshold 5 is nan"):
         report_page(rows)
 

@@ -12,7 +12,7 @@ from map_reader import EVIL, SHIPS, SOUTH, data_of, voyages
 from page_reader import Reader
 from ship_maker import sea
 
-from bcrl.assess.results import Result, write_results
+from bcrl.assess import Result, write_results
 from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
@@ -20,7 +20,7 @@ from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.protocol import Spec
 from bcrl.policy import Policy
 from bcrl.report.ship.page import map_section, ship_report_page, typical_scenario
-from bcrl.ship.evaluate import ShipResult, table_lines, write_ship_results
+from bcrl.ship.evaluate import ShipResult, table_lines
 from bcrl.ship.file import write
 from bcrl.ship.simulator import make_ship_world
 
@@ -40,9 +40,11 @@ def episodes(run, method="bc-all", budgets=(0.25, 0.5, 1.0), close=0.2):
                 share = close * random.uniform(0.5, 1.5)
                 rows.append(
                     ShipResult(
-                        run, method, seed, budget, 16 * budget, scenario, ade=250 * share, gc_ade=30 * share,
-                        close_quarters=share, acceleration=0.01, speed=5.0, success=float(scenario > 1),
-                        cost=50 * share, length=50, fallback=0.1,
+                        method, "", "", "soft", "ship", "log.npz", seed, 16 * budget, scenario, return_=100.0,
+                        cost=50 * share, normalised_reward=1.0, normalised_cost=50 * share / (16 * budget),
+                        length=50, fallback_share=0.1, run=run, budget=budget, scenario=scenario,
+                        ade=250 * share, gc_ade=30 * share, close_quarters=share, acceleration=0.01, speed=5.0,
+                        success=float(scenario > 1),
                     )
                 )  # fmt: skip
     return rows
@@ -71,7 +73,7 @@ def test_the_table_holds_the_numbers_of_the_evaluation():
     read = Reader(ship_report_page(results()))
     head, *rows = read.rows
     assert head[:3] == ["", "budget", "ADE m"]
-    assert head[4:] == ["close quarters", "accel. m/s²", "speed m/s", "success", "cost"]
+    assert head[4:] == ["close quarters", "accel. m/s²", "speed m/s", "success", "cost", "kept?"]
     lines = table_lines(results())
     assert [row[0] for row in rows] == ["expert"] + 3 * ["mine"] + 3 * ["other"]
     assert [row[1] for row in rows[:3]] == ["", "0.25 cost 4", "0.5 cost 8"]
@@ -161,7 +163,7 @@ def test_the_measures_of_the_scenario_are_told(section):
 def folder(scenarios, tmp_path):
     """A scenario file, results of both kinds, and a run whose policy is blank."""
     write(scenarios, tmp_path / "sea.npz")
-    write_ship_results(results(), tmp_path / "ships.csv")
+    write_results(results(), tmp_path / "ships.csv")
     row = Result(
         method="bc-all", tracking="", criterion="", execution="soft", world="ships", data="log.npz", seed=0,
         threshold=5.0, episode=0, return_=1.0, cost=2.0, normalised_reward=0.5, normalised_cost=0.4, length=9,

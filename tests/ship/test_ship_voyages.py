@@ -7,17 +7,12 @@ import numpy as np
 import pytest
 from ship_maker import BOX, sea, straight
 
-from bcrl.assess.results import evaluate
+from bcrl.assess import evaluate, read_results, write_results
+from bcrl.assess.statistics import kept
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.report.ship.tracks import make_map
-from bcrl.ship.evaluate import (
-    EXPERT,
-    evaluate_ships,
-    read_ship_results,
-    table_lines,
-    write_ship_results,
-)
+from bcrl.ship.evaluate import EXPERT, ShipResult, evaluate_ships, table_lines
 from bcrl.ship.log import expert_log, own_rows
 from bcrl.ship.make import make_scenarios
 from bcrl.ship.metrics import measure
@@ -199,25 +194,42 @@ def test_a_table_of_runs_and_experts(small_sea, small_policies, tmp_path):
     assert lines[0].measures["success"].mean == 1
     tight = [row.close_quarters for row in mine if row.threshold == 0.5 * median]
     assert lines[1].measures["close_quarters"].mean == pytest.approx(np.mean(tight))
-    write_ship_results(results, tmp_path / "ships.csv")
-    read = read_ship_results(tmp_path / "ships.csv")
+    assert [line.kept for line in lines] == [
+        None,
+        *(kept(line.measures["cost"], line.threshold) for line in lines[1:]),
+    ]
+    results.save(tmp_path / "ships.csv")
+    read = read_results(tmp_path / "ships.csv", ShipResult)
     assert [str(row) for row in read] == [str(row) for row in results]  # as text, since NaN is not NaN
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"), [("a,b\n", "not a file of ship results"), (None, "line 2 is damaged")]
+    ("text", "wanted"),
+    [
+        ("a,b\n", "not a results file"),
+        (
+            "run,method,seed,budget,threshold,scenario,ade\n",
+            "tracking is missing.*: evaluate again",
+        ),  # of old
+        (None, "line 2 is damaged"),
+    ],
 )
 def test_a_damaged_results_file_is_refused(tmp_path, text, wanted):
     path = tmp_path / "ships.csv"
-    write_ship_results([], path)
+    write_results([], path, ShipResult)
     path.write_text(path.read_text() + "mine,bc\n" if text is None else text)
     with pytest.raises(BCRLError, match=wanted):
-        read_ship_results(path)
+        read_results(path, ShipResult)
 
 
 @pytest.mark.parametrize(
     ("options", "wanted"),
-    [({"budgets": ()}, "budgets"), ({"budgets": (-1.0,)}, "budgets"), ({"episodes": 0}, "episodes")],
+    [
+        ({"budgets": ()}, "budgets"),
+        ({"budgets": (-1.0,)}, "budgets"),
+        ({"budgets": (0.5, 0.5)}, "different"),
+        ({"episodes": 0}, "episodes"),
+    ],
 )
 def test_bad_numbers_for_the_table_are_refused(small_sea, options, wanted):
     with pytest.raises(BCRLError, match=wanted):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.worlds import World, point_circle, point_goal, point_run
+from bcrl.worlds import JaxWorld, point_circle, point_goal, point_run
 
 Controller = Callable[[object, jax.Array, jax.Array], jax.Array]
 
@@ -55,7 +55,7 @@ def goal(state, greed, step):
 FAMILIES: dict[str, Controller] = {"point-circle": circle, "point-run": run, "point-goal": goal}
 
 
-def sweep(world: World, greeds: np.ndarray, episodes: int = 128) -> tuple[np.ndarray, np.ndarray]:
+def sweep(world: JaxWorld, greeds: np.ndarray, episodes: int = 128) -> tuple[np.ndarray, np.ndarray]:
     """Mean return and mean cost at each setting of the knob."""
     controller = FAMILIES[world.name]
 

@@ -11,7 +11,7 @@ import pytest
 from bcrl.cli import main
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
-from bcrl.worlds import World, make_world
+from bcrl.worlds import JaxWorld, make_world
 from bcrl.worlds.collect import STEPS, collect
 
 SIZE = 40_000  # transitions
@@ -64,7 +64,7 @@ def test_the_same_seed_gives_the_same_log() -> None:
     assert logs[0].fingerprint() == logs[1].fingerprint() != logs[2].fingerprint()
 
 
-class Countdown(World):
+class Countdown(JaxWorld):
     """Ends in a terminal state after 3 to 7 steps."""
 
     name: ClassVar[str] = "countdown"
@@ -103,7 +103,7 @@ def test_a_log_survives_its_file(log: Dataset, tmp_path: Path, suffix: str) -> N
 def test_the_verb_writes_a_log_and_tells(log: Dataset, tmp_path: Path, capsys, monkeypatch) -> None:
     asked = []
 
-    def recorded(world: World, transitions: int, seed: int, **more: float) -> Dataset:
+    def recorded(world: JaxWorld, transitions: int, seed: int, **more: float) -> Dataset:
         asked.append((world, transitions, seed, more))
         return log.select_episodes(np.arange(5))
 

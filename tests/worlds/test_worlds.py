@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.worlds import WORLDS, World, make_world
+from bcrl.worlds import WORLDS, JaxWorld, make_world
 
 
 @pytest.fixture(params=WORLDS)
-def world(request: pytest.FixtureRequest) -> World:
+def world(request: pytest.FixtureRequest) -> JaxWorld:
     return make_world(request.param)
 
 
-def play(world: World, key: jax.Array, policy) -> tuple[jax.Array, ...]:
+def play(world: JaxWorld, key: jax.Array, policy) -> tuple[jax.Array, ...]:
     """Observations, rewards, costs and terminals of one episode under `policy(observation, key)`."""
     start, moves = jax.random.split(key)
 
@@ -26,12 +26,12 @@ def play(world: World, key: jax.Array, policy) -> tuple[jax.Array, ...]:
     return jax.lax.scan(step, world.reset(start), jax.random.split(moves, world.horizon))[1]
 
 
-def random_policy(world: World):
+def random_policy(world: JaxWorld):
     # Larger than the box, so that clipping matters and the walls are reached.
     return lambda observation, key: 3.0 * jax.random.normal(key, (world.action_size,)) + 0.5
 
 
-def test_one_step_has_the_promised_shapes(world: World) -> None:
+def test_one_step_has_the_promised_shapes(world: JaxWorld) -> None:
     state = world.reset(jax.random.key(0))
     assert world.observe(state).shape == (world.observation_size,)
     following, reward, cost, terminal = world.step(state, jnp.zeros(world.action_size), jax.random.key(1))
@@ -41,7 +41,7 @@ def test_one_step_has_the_promised_shapes(world: World) -> None:
     assert world.cost_count == 1
 
 
-def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: World) -> None:
+def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: JaxWorld) -> None:
     keys = jax.random.split(jax.random.key(0), 2000)
     observations, rewards, costs, terminals = jax.jit(
         jax.vmap(lambda key: play(world, key, random_policy(world)))
@@ -53,21 +53,21 @@ def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: World) -> 
     assert not terminals.any()
 
 
-def test_the_hardest_pushes_stay_within_the_observation_bound(world: World) -> None:
+def test_the_hardest_pushes_stay_within_the_observation_bound(world: JaxWorld) -> None:
     corners = jnp.array([[1.0, 1.0], [1.0, 0.0], [-1.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     pushed = jax.jit(jax.vmap(lambda action: play(world, jax.random.key(0), lambda *_: action)[0]))
     assert np.abs(pushed(corners)).max() <= world.observation_bound
 
 
-def test_an_episode_is_a_pure_function_of_its_key(world: World) -> None:
+def test_an_episode_is_a_pure_function_of_its_key(world: JaxWorld) -> None:
     run = jax.jit(lambda key: play(world, key, random_policy(world)))
     first, again, other = run(jax.random.key(3)), run(jax.random.key(3)), run(jax.random.key(4))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[0], other[0])
 
 
-def test_noise_makes_moves_random_and_only_noise_does(world: World) -> None:
-    def positions(world: World) -> np.ndarray:
+def test_noise_makes_moves_random_and_only_noise_does(world: JaxWorld) -> None:
+    def positions(world: JaxWorld) -> np.ndarray:
         state = world.reset(jax.random.key(0))
         step = jax.vmap(
             lambda key: world.observe(world.step(state, jnp.full(world.action_size, 0.2), key)[0])
@@ -78,7 +78,7 @@ def test_noise_makes_moves_random_and_only_noise_does(world: World) -> None:
     assert np.ptp(positions(make_world(world.name, noise=0.1)), axis=0).max() > 1e-3
 
 
-def test_actions_are_clipped(world: World) -> None:
+def test_actions_are_clipped(world: JaxWorld) -> None:
     state, key = world.reset(jax.random.key(0)), jax.random.key(1)
     far, edge = (
         world.observe(world.step(state, jnp.full(world.action_size, a), key)[0]) for a in (50.0, 1.0)
@@ -86,7 +86,7 @@ def test_actions_are_clipped(world: World) -> None:
     assert np.array_equal(far, edge)
 
 
-def test_worlds_are_values(world: World) -> None:
+def test_worlds_are_values(world: JaxWorld) -> None:
     same, noisy = make_world(world.name), make_world(world.name, noise=0.1)
     assert same == world
     assert hash(same) == hash(world)
@@ -94,7 +94,7 @@ def test_worlds_are_values(world: World) -> None:
     assert not jax.tree.leaves(world)
 
 
-def test_reference_returns_are_zero_and_one(world: World) -> None:
+def test_reference_returns_are_zero_and_one(world: JaxWorld) -> None:
     assert np.allclose(world.normalise(np.array(world.reference_returns)), [0.0, 1.0])
 
 

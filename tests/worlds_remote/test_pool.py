@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds import make_world
 from bcrl.worlds.remote.pool import Pool
 
 ACTION = np.array([0.3, -0.2], np.float32)
@@ -97,10 +97,10 @@ def test_an_environment_that_cannot_be_made_is_told(fake_task):
 
 def test_any_environment_of_the_user(fake_task):
     fake_task()  # for the current folder
-    task = choose_world("gym:fake_world:Fake-v0", python=sys.executable)
+    task = make_world("gym:fake_world:Fake-v0", python=sys.executable)
     assert (task.observation_size, task.action_size, task.horizon) == (6, 2, 20)
     with pytest.raises(BCRLError, match="RescaleAction"):
-        choose_world("gym:fake_world:Wide-v0", python=sys.executable)
+        make_world("gym:fake_world:Wide-v0", python=sys.executable)
 
 
 PARENT = """

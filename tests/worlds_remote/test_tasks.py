@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Spec
 from bcrl.learn.registry import FAMILIES
-from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds import make_world
 from bcrl.worlds.remote.install import INSTALLABLE, read_lock
 from bcrl.worlds.tasks import INSTALLS, find_task, tasks
 
@@ -30,7 +31,7 @@ def test_a_task_is_complete(task):
 
 
 def test_names_are_found_whatever_their_capitals():
-    assert find_task("ballcircle") is find_task("BallCircle") is choose_world("BALLCIRCLE")
+    assert find_task("ballcircle") is find_task("BallCircle") is make_world("BALLCIRCLE")
     assert find_task("EasySparse").name == "easysparse"
 
 
@@ -41,15 +42,21 @@ def test_a_near_miss_is_told():
         find_task("qqqq")
 
 
+def spec(observations: int, actions: int, costs: int = 1) -> Spec:
+    return Spec(observations, actions, costs, 10, (1.0,) * costs, 1)
+
+
 def test_dsrl_metadrive_policy_is_refused_in_one_sentence():
     with pytest.raises(BCRLError, match=r"^the policy has 261 .* gives 259: train on a log recorded in"):
-        find_task("easysparse").check_sizes(261, 2)
+        find_task("easysparse").check(spec(261, 2))
 
 
 def test_other_sizes_are_refused():
-    with pytest.raises(BCRLError, match="7 observations and 2 actions, but BallCircle has 8 and 2"):
-        find_task("BallCircle").check_sizes(7, 2)
-    find_task("BallCircle").check_sizes(8, 2)
+    with pytest.raises(BCRLError, match=r"\(7, 2, 1\), but BallCircle \(8, 2, 1\)"):
+        find_task("BallCircle").check(spec(7, 2))
+    with pytest.raises(BCRLError, match=r"\(8, 2, 2\), but BallCircle \(8, 2, 1\)"):
+        find_task("BallCircle").check(spec(8, 2, 2))
+    find_task("BallCircle").check(spec(8, 2))
 
 
 @pytest.mark.parametrize("family", INSTALLABLE)
@@ -68,7 +75,7 @@ def test_locks_pin_everything_exactly(family):
     ("arguments", "message"),
     [
         (("BallRun", 0.1, None), "--noise is for the built-in worlds"),
-        (("gym:X-v0", 0.0, None), "needs --python PATH"),
+        (("gym:X-v0", 0.0, None), "give gym:module:X-v0"),
         (("BallRun", 0.0, "python"), "a Python of its own"),
         (("point-run", 0.0, "python"), "runs inside bcrl"),
         (("gym:X-v0", 0.0, "/no/such/python"), "there is no such Python"),
@@ -76,4 +83,4 @@ def test_locks_pin_everything_exactly(family):
 )
 def test_options_that_do_not_go_with_a_world(arguments, message):
     with pytest.raises(BCRLError, match=message):
-        choose_world(*arguments)
+        make_world(*arguments)

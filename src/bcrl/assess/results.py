@@ -5,21 +5,25 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
-from bcrl.assess.remote import runner
-from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
-from bcrl.policy import Policy
-from bcrl.worlds import World
-from bcrl.worlds.tasks import Task
+
+if TYPE_CHECKING:
+    from bcrl.assess.statistics import Summary
 
 
 @dataclass(frozen=True)
 class Result:
     """One episode. The fields are the columns of results.csv."""
+
+    identity: ClassVar[tuple[str, ...]] = (
+        *("method", "tracking", "criterion", "execution", "world", "data", "seed", "threshold", "episode"),
+    )
+    """What tells the episodes of a file apart."""
 
     method: str
     tracking: str
@@ -33,117 +37,126 @@ class Result:
     return_: float
     cost: float
     normalised_reward: float
+    """NaN in a world without reference returns."""
     normalised_cost: float
     length: int
     fallback_share: float
 
 
-COLUMNS = [field.name.rstrip("_") for field in fields(Result)]
-_WHICH = ("method", "tracking", "criterion", "execution", "world", "data", "seed", "threshold", "episode")
-"""What tells the episodes of a file apart."""
+Row = TypeVar("Row", bound=Result, covariant=True)
+"""A `Result`, or a kind of it with more columns, such as `bcrl.ship.evaluate.ShipResult`."""
+
+
+class Results(Sequence[Row], Generic[Row]):
+    """The episodes of an evaluation. `summary()` is a line per threshold, `save` writes the CSV file."""
+
+    def __init__(self, rows: Iterable[Row]):
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Results[Row]": ...
+    def __getitem__(self, index: Any) -> Any:
+        return Results(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        def told(name: str) -> str:
+            return ", ".join(f"{x:g}" if name == "threshold" else str(x) for x in self._unique(name))
+
+        if not self:
+            return "Results(0 episodes)"
+        return (
+            f"Results({len(self)} episodes: {told('method')} in {told('world')}, seeds {told('seed')}, "
+            f"thresholds {told('threshold')})"
+        )
+
+    def _unique(self, name: str) -> list[Any]:
+        return list(dict.fromkeys(getattr(row, name) for row in self))
+
+    def summary(self) -> "list[Summary]":
+        """A line per threshold, and one over all where there are several."""
+        from bcrl.assess.statistics import summarise
+
+        return summarise(self)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes results.csv, all or nothing."""
+        write_results(self, path)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> "Results[Result]":
+        """The rows of a results.csv, checked."""
+        return read_results(path)
 
 
 def normalised_cost(cost: np.ndarray, threshold: float) -> np.ndarray:
-    """DSRL's: C/κ, and (C + 1)/(κ + 1) when κ = 0. At most 1 keeps the promise."""
+    """DSRL's: C/κ, and (C + 1)/(κ + 1) when κ = 0. At most 1 keeps the threshold."""
     shift = 1.0 if threshold == 0 else 0.0
     return (cost + shift) / (threshold + shift)
 
 
-def evaluate(
-    policies: Sequence[Policy],
-    world: World | Task,
-    thresholds: Sequence[float] | None = None,
-    *,
-    episodes: int = 20,
-    execution: Execution | None = None,
-    prune: int = 0,
-    seed: int = 0,
-    workers: int | None = None,
-) -> list[Result]:
-    """Every policy at every threshold. Policies of different training seeds meet different episodes.
-
-    `workers` is for worlds in other processes: how many to start (by default one per core).
-    """
-    thresholds = tuple(world.thresholds if thresholds is None else thresholds)
-    if not thresholds or min(thresholds) < 0 or not np.all(np.isfinite(thresholds)):
-        raise BCRLError(f"thresholds are {thresholds}, but must be numbers from 0 up")
-    if episodes < 1:
-        raise BCRLError(f"episodes is {episodes}, but must be at least 1")
-    results = []
-    with runner(policies, world, len(thresholds) * episodes, workers) as roll:
-        for policy in policies:
-            trained = int(policy.provenance.get("seed", 0))
-            outcome = roll(
-                policy,
-                thresholds=thresholds,
-                episodes=episodes,
-                seed=seed * 1_000_003 + trained,
-                execution=execution,
-                prune=prune,
-            )
-            results += _rows(policy, world, thresholds, outcome, execution or "finite-horizon", trained)
-    return results
+def columns(kind: type[Result] = Result) -> list[str]:
+    """The head of a results file."""
+    return [field.name.rstrip("_") for field in fields(kind)]
 
 
-def _rows(policy, world, thresholds, outcome, execution, seed) -> Iterable[Result]:
-    world_name = f"{world.name} noise {world.noise:g}" if world.noise else world.name
-    for i, threshold in enumerate(thresholds):
-        earned = world.normalise(outcome.returns[i])
-        spent = normalised_cost(outcome.costs[i], threshold)
-        for episode in range(len(earned)):
-            yield Result(
-                method=policy.method.name,
-                tracking=getattr(policy.method, "tracking", ""),
-                criterion=getattr(policy.method, "criterion", ""),
-                execution=execution,
-                world=world_name,
-                data=policy.provenance.get("data", ""),
-                seed=seed,
-                threshold=float(threshold),
-                episode=episode,
-                return_=float(outcome.returns[i, episode]),
-                cost=float(outcome.costs[i, episode]),
-                normalised_reward=float(earned[episode]),
-                normalised_cost=float(spent[episode]),
-                length=int(outcome.lengths[i, episode]),
-                fallback_share=float(outcome.fallback_share[i, episode]),
-            )
-
-
-def write_results(results: Sequence[Result], path: str | os.PathLike) -> None:
-    """results.csv, all or nothing."""
+def write_results(
+    results: Sequence[Result], path: str | os.PathLike, kind: type[Result] | None = None
+) -> None:
+    """Writes results.csv, all or nothing; `kind` is that of the rows, by default of the first."""
+    kind = kind or (type(results[0]) if results else Result)
     with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        writer.writerow(columns(kind))
         for result in results:
-            writer.writerow([getattr(result, field.name) for field in fields(Result)])
+            writer.writerow([getattr(result, field.name) for field in fields(kind)])
 
 
-def read_results(path: str | os.PathLike) -> list[Result]:
-    """The rows of a results.csv, checked."""
+def read_columns(path: str | os.PathLike) -> list[str]:
+    """The head of a file, to see what kind of results it holds."""
     path = Path(path)
     if not path.is_file():
         raise BCRLError(f"{path}: there is no such file")
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
+        return next(csv.reader(file), [])
+
+
+K = TypeVar("K", bound=Result)
+
+
+def read_results(path: str | os.PathLike, kind: type[K] = Result) -> Results[K]:
+    """The rows of a results.csv, checked; `kind` has the columns that are wanted."""
+    wanted, found = columns(kind), read_columns(path)
+    if found != wanted:
+        odd = next((f"{name} is missing" for name in wanted if name not in found), "")
+        odd = odd or next((f"{name} is one column too many" for name in found if name not in wanted), "")
+        raise BCRLError(
+            f"{path}: not a results file of this kind ({odd or 'the order of columns'}): evaluate again"
+        )
+    results, lines = [], {}
+    with open(path, newline="", encoding="utf-8", errors="replace") as file:
         reader = csv.reader(file)
-        header = next(reader, [])
-        if header != COLUMNS:
-            odd = next((name for name in COLUMNS if name not in header), "the order of columns")
-            raise BCRLError(
-                f"{path}: not a results file ({odd} is missing): write it with bcrl evaluate --out"
-            )
-        results, lines = [], {}
+        next(reader)
         for number, row in enumerate(reader, start=2):
             try:
-                values = [field.type(text) for field, text in zip(fields(Result), row, strict=True)]  # type: ignore[operator]
+                values = [field.type(text) for field, text in zip(fields(kind), row, strict=True)]  # type: ignore[operator]
             except ValueError as error:
                 raise BCRLError(f"{path}: line {number} is damaged ({error}): evaluate again") from None
-            result = Result(*values)
-            first = lines.setdefault(tuple(getattr(result, name) for name in _WHICH), number)
+            result = kind(*values)
+            first = lines.setdefault(tuple(getattr(result, name) for name in kind.identity), number)
             if first != number:
                 raise BCRLError(
                     f"{path}: line {number} is of the same episode as line {first}: keep results of two "
                     "evaluations that differ in nothing but options in files of their own"
                 )
             results.append(result)
-    return results
+    return Results(results)

@@ -1,6 +1,12 @@
-"""Roll-outs in built-in worlds: every threshold and episode at once, in one jitted program."""
+"""Episodes of a policy in a world: one step of acting, run by one of two engines.
 
+`scan` runs worlds that are pure JAX functions, `pool` Gymnasium environments. Both run every threshold and
+episode in one batch.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -9,9 +15,15 @@ import numpy as np
 
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
-from bcrl.learn.protocol import Actor, Goal
+from bcrl.learn.protocol import Actor, Goal, Insight
 from bcrl.policy import Policy
-from bcrl.worlds import World
+from bcrl.progress import Tick
+from bcrl.worlds import JaxWorld, World
+from bcrl.worlds.remote.pool import Envs, Rows
+from bcrl.worlds.tasks import Task
+
+SEGMENT = 64
+"""At most this many steps of a scan between two looks at whether any episode still runs."""
 
 
 @dataclass(frozen=True)
@@ -27,46 +39,198 @@ class Episodes:
 def roll_out(
     policy: Policy,
     world: World,
-    thresholds: tuple[float, ...],
+    thresholds: Sequence[float],
     *,
     episodes: int = 20,
     seed: int = 0,
     execution: Execution | None = None,
     prune: int = 0,
+    envs: Envs | None = None,
+    tick: Tick = lambda advance=1, note="": None,
 ) -> Episodes:
-    """`episodes` episodes at each threshold; the same starts and noise at all of them."""
-    sizes = (policy.spec.observation_size, policy.spec.action_size, policy.spec.cost_count)
-    theirs = (world.observation_size, world.action_size, world.cost_count)
-    if sizes != theirs:
-        raise BCRLError(
-            f"the policy has (observations, actions, costs) {sizes}, but {world.name} {theirs}: "
-            "evaluate in the world the log is from"
-        )
+    """`episodes` episodes at each threshold; the same starts and noise at all of them.
+
+    `envs` are open environments of a world that runs in a pool, to be kept for the next policy; `tick` counts
+    episodes.
+    """
+    world.check(policy.spec)
+    shape = (len(thresholds), episodes)
+    horizon = world.horizon or policy.spec.horizon
     goal = policy.goal(
-        threshold=np.repeat(thresholds, episodes), horizon=world.horizon, execution=execution, prune=prune
+        threshold=np.repeat(thresholds, episodes), horizon=horizon, execution=execution, prune=prune
     )
-    keys = jax.random.split(jax.random.key(seed), episodes)
-    rows = _roll(policy.actor, world, goal, jnp.tile(keys, len(thresholds)))
-    shaped = [np.asarray(x).reshape(len(thresholds), episodes) for x in rows]
-    return Episodes(*shaped)
+    if world.engine == "scan":
+        keys = jnp.tile(jax.random.split(jax.random.key(seed), episodes), len(thresholds))
+        states, begun, keys = _begin(policy.actor, cast(JaxWorld, world), goal, keys)
+        rows, _ = scan(policy.actor, cast(JaxWorld, world), states, begun, keys)
+        totals = np.asarray(jnp.sum(rows, axis=0))
+        tick(len(totals))
+    elif envs is None:
+        with cast(Task, world).open(len(thresholds) * episodes) as opened:
+            totals = pool(policy, goal, opened, shape, seed, horizon, tick)
+    else:
+        totals = pool(policy, goal, envs, shape, seed, horizon, tick)
+    returns, costs, lengths, fallback = (column.reshape(shape) for column in totals.T)
+    return Episodes(returns, costs, lengths, fallback / lengths)
+
+
+def next_action(
+    actor: Actor, begun: Any, memory: Any, fresh: Any, cost: Any, reward: Any, observation: Any
+) -> tuple[jax.Array, Any, Insight]:
+    """The one step of acting: begins what is fresh, else takes in what the last action cost; then acts.
+
+    `begun` is the memory of an episode that has just begun, `memory` that after the last action.
+    """
+    informed = actor.observe(memory, cost, reward)
+    current = jax.tree.map(lambda new, old: jnp.where(fresh, new, old), begun, informed)
+    return actor.act(current, observation)
 
 
 @eqx.filter_jit
-def _roll(actor: Actor, world: World, goals: Goal, keys: jax.Array) -> tuple[jax.Array, ...]:
-    def episode(goal: Goal, key: jax.Array) -> tuple[jax.Array, ...]:
-        reset_key, act_key, world_key = jax.random.split(key, 3)
+def start(actor: Actor, keys: jax.Array, goal: Goal) -> Any:
+    """The memories of new episodes, one for each key."""
+    return eqx.filter_vmap(actor.start)(keys, goal)
 
-        def step(carry, key):
-            state, memory, alive = carry
-            action, memory, insight = actor.act(memory, world.observe(state))
-            state, reward, cost, terminal = world.step(state, action, key)
-            memory = actor.observe(memory, jnp.reshape(cost, goal.threshold.shape), reward)
-            row = jnp.stack([reward, cost, jnp.ones_like(reward), insight.fallback]) * alive
-            return (state, memory, alive & ~terminal), row
 
-        first = (world.reset(reset_key), actor.start(act_key, goal), jnp.asarray(True))
-        _, rows = jax.lax.scan(step, first, jax.random.split(world_key, world.horizon))
-        earned, spent, length, fallback = jnp.sum(rows, axis=0)
-        return earned, spent, length, fallback / length
+# The engine of JAX worlds.
 
-    return eqx.filter_vmap(episode)(goals, keys)
+
+class _Running(NamedTuple):
+    """The episodes of a scan between two steps."""
+
+    state: Any
+    memory: Any
+    cost: jax.Array
+    reward: jax.Array
+    alive: jax.Array
+
+
+def scan(
+    actor: Actor,
+    world: JaxWorld,
+    states: Any,
+    begun: Any,
+    keys: jax.Array,
+    *,
+    observe: Callable[[Any], Any] | None = None,
+    tick: Tick = lambda advance=1, note="": None,
+) -> tuple[np.ndarray, Any]:
+    """Rows (steps made, n, 4) of n episodes: reward, cost, 1, whether the fallback acted; 0 after an end.
+
+    Then `world.trace` after every step, with leaves (steps made, n, ...).
+
+    `states` and `begun` are the first states and memories, `keys` (steps, n) those of the world's steps.
+    `observe` is what the actor is shown of a state, by default the world's observation. `tick` counts steps.
+    """
+    steps, count = keys.shape
+    length = -(-steps // -(-steps // SEGMENT))  # equal segments, so that one program runs them all
+    keys = jnp.concatenate([keys, keys[: -steps % length]])
+    zero = jnp.zeros(count)
+    now = _Running(states, begun, jnp.zeros((count, world.cost_count)), zero, zero == 0)
+    parts = []
+    for low in range(0, steps, length):
+        part, bounds = keys[low : low + length], jnp.array([low, steps])
+        now, recorded = _segment(actor, world, observe or world.observe, begun, now, part, bounds)
+        parts.append(recorded)
+        ended = not now.alive.any()
+        tick(steps - low if ended else min(length, steps - low))
+        if ended:
+            break
+    return jax.tree.map(lambda *pieces: np.concatenate(pieces)[:steps], *parts)
+
+
+@eqx.filter_jit
+def _begin(actor: Actor, world: JaxWorld, goal: Goal, keys: jax.Array) -> tuple[Any, Any, jax.Array]:
+    """First states, first memories, and the keys (steps, n) of the world's steps."""
+
+    def one(goal: Goal, key: jax.Array) -> tuple[Any, Any, jax.Array]:
+        reset, act, move = jax.random.split(key, 3)
+        return world.reset(reset), actor.start(act, goal), jax.random.split(move, world.horizon)
+
+    states, begun, moves = eqx.filter_vmap(one)(goal, keys)
+    return states, begun, moves.swapaxes(0, 1)
+
+
+@eqx.filter_jit
+def _segment(
+    actor: Actor, world: JaxWorld, observe: Any, begun: Any, now: _Running, keys: jax.Array, bounds: jax.Array
+) -> tuple[_Running, Any]:
+    """Some steps of all episodes; the ones that have ended stay where they are."""
+
+    def one(now: _Running, begun: Any, key: jax.Array, step: jax.Array) -> tuple[_Running, Any]:
+        seen = observe(now.state)
+        action, memory, insight = next_action(actor, begun, now.memory, step == 0, now.cost, now.reward, seen)
+        after, reward, cost, terminal = world.step(now.state, action, key)
+        row = jnp.stack([reward, cost, jnp.ones_like(reward), insight.fallback])
+        alive = now.alive & (step < steps)
+        state = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, now.state)
+        after = _Running(state, memory, jnp.reshape(cost, now.cost.shape), reward, alive & ~terminal)
+        return after, (jnp.where(alive, row, 0.0), world.trace(state))
+
+    def step(now: _Running, inputs: Any) -> tuple[_Running, Any]:
+        keys, number = inputs
+        return eqx.filter_vmap(one, in_axes=(0, 0, 0, None))(now, begun, keys, number)
+
+    low, steps = bounds
+    return jax.lax.scan(step, now, (keys, low + jnp.arange(len(keys))))
+
+
+# The engine of Gymnasium environments.
+
+
+def pool(
+    policy: Policy, goal: Goal, envs: Envs, shape: tuple[int, int], seed: int, horizon: int, tick: Tick
+) -> np.ndarray:
+    """(n, 4) return, cost, length and steps of the fallback of n = thresholds × episodes episodes.
+
+    An episode follows from (seed, its number) alone, so neither the number of workers nor a crash changes
+    what comes out. `tick` counts episodes.
+    """
+    if seed < 0:
+        raise BCRLError(f"seed is {seed}, but must be 0 or more")
+    thresholds, episodes = shape
+    numbers = jnp.tile(jnp.arange(episodes), thresholds)
+    begun = start(policy.actor, jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers), goal)
+    memory, count = begun, thresholds * episodes
+    observations = np.zeros((count, policy.spec.observation_size), np.float32)
+    actions = np.zeros((count, policy.spec.action_size), np.float32)
+    costs, rewards = np.zeros((count, 1), np.float32), np.zeros(count, np.float32)
+    totals, fresh = np.zeros((count, 4)), np.ones(count, bool)
+    rows = Rows(count)
+    while rows.open:
+        if running := rows.running:
+            # Always the whole batch: its shape does not depend on how many slots there are, so that an
+            # episode's numbers do not either.
+            chosen, memory, insight = _decide(
+                policy.actor, begun, memory, fresh, costs, rewards, observations
+            )
+            actions = np.asarray(chosen)
+            totals[running, 3] += np.asarray(insight.fallback)[running]
+            fresh[running] = False
+        outcome = rows.round(envs, actions, lambda row: episode_seed(seed, row % episodes))
+        for row, seen in outcome.seen.items():
+            observations[row] = seen
+            if row not in outcome.stepped:  # a new episode, or one begun again
+                totals[row], fresh[row] = 0.0, True
+        ended = []
+        for row, (reward, cost, terminal, timeout) in outcome.stepped.items():
+            rewards[row], costs[row] = reward, cost
+            totals[row, :3] += reward, cost, 1.0
+            if terminal or timeout or totals[row, 2] >= horizon:
+                ended.append(row)
+        rows.end(ended)
+        if ended:
+            tick(len(ended))
+    return totals
+
+
+def episode_seed(seed: int, number: int) -> int:
+    """The seed of an episode's environment, below 2³² as old generators want it."""
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+@eqx.filter_jit
+def _decide(actor: Actor, *rows: Any) -> tuple[jax.Array, Any, Insight]:
+    """`next_action` of all rows in one call."""
+    arrays = jax.tree.map(jnp.asarray, rows)
+    return eqx.filter_vmap(lambda *row: next_action(actor, *row))(*arrays)

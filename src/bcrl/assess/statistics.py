@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -19,13 +20,40 @@ class Estimate:
     high: float
 
 
+class Kept(StrEnum):
+    """Whether a threshold is kept, by the 95 % interval of the mean cost."""
+
+    KEPT = "kept"
+    """The interval is at most the threshold."""
+    OPEN = "open"
+    """It contains the threshold: more episodes would decide."""
+    BROKEN = "broken"
+    """It lies above the threshold."""
+
+
+KEPT_MEANS = (
+    "kept: the 95 % interval of the mean cost is at most the threshold; "
+    "open: it contains the threshold; broken: it lies above"
+)
+"""For captions."""
+
+
+def kept(cost: Estimate, threshold: float) -> Kept:
+    """The one meaning of "kept" in every table and page."""
+    if cost.high <= threshold:
+        return Kept.KEPT
+    return Kept.BROKEN if cost.low > threshold else Kept.OPEN
+
+
 @dataclass(frozen=True)
 class Summary:
     """One line of a table; `threshold` is None for the line over all thresholds."""
 
     threshold: float | None
     reward: Estimate
+    """Normalised; NaN in a world without reference returns."""
     cost: Estimate
+    """Normalised."""
     episode_return: Estimate
     episode_cost: Estimate
     violation_rate: float
@@ -33,9 +61,19 @@ class Summary:
     episodes: int
 
     @property
-    def safe(self) -> bool:
-        """Mean normalised cost at most 1."""
-        return self.cost.mean <= 1.0
+    def kept(self) -> Kept:
+        """Whether the threshold is kept; over all thresholds, the normalised threshold 1."""
+        return kept(self.cost, 1.0)
+
+    @property
+    def normalised(self) -> bool:
+        """Whether there is a normalised reward; if not, tables show the return."""
+        return not np.isnan(self.reward.mean)
+
+    @property
+    def earned(self) -> Estimate:
+        """The normalised reward, or the return where there is none."""
+        return self.reward if self.normalised else self.episode_return
 
 
 def estimate(

@@ -4,26 +4,31 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from bcrl.assess.statistics import Estimate, Summary
+from bcrl.assess.statistics import KEPT_MEANS, Estimate, Kept, Summary
+
+COLOURS = {Kept.KEPT: "green", Kept.OPEN: "yellow", Kept.BROKEN: "red"}
 
 
 def summary_table(summaries: Sequence[Summary], title: str) -> Table:
-    """Per threshold: normalised reward and cost with 95 % intervals, and whether the promise was kept."""
+    """Per threshold: reward and normalised cost with 95 % intervals, and whether the threshold was kept."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("threshold", "reward", "cost", "kept", "episode cost", "over", "fallback"):
+    normalised = all(line.normalised for line in summaries)
+    earned = "reward" if normalised else "return"
+    for name in ("threshold", earned, "cost", "kept?", "episode cost", "over", "fallback"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in summaries:
         table.add_row(
             "all" if line.threshold is None else f"{line.threshold:g}",
-            _interval(line.reward),
+            _interval(line.earned),
             _interval(line.cost),
-            "[green]yes[/]" if line.safe else "[red]no[/]",
+            f"[{COLOURS[line.kept]}]{line.kept}[/]",
             f"{line.episode_cost.mean:.1f} ± {line.episode_cost.error:.1f}",
             f"{line.violation_rate:.0%}",
             f"{line.fallback_share:.0%}",
         )
     table.caption = (
-        "reward, cost: normalised, mean and 95 % interval; kept: mean cost at most 1;\n"
+        f"{'reward, cost: normalised' if normalised else 'cost: normalised'}, mean and 95 % interval;\n"
+        f"{KEPT_MEANS};\n"
         "over: episodes above the threshold; fallback: steps that the fallback decided"
     )
     table.caption_justify = "left"

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
+from bcrl.assess.statistics import KEPT_MEANS
 from bcrl.bench.scores import Score
 from bcrl.bench.tables import Table, Text, beside_paper, by_threshold, over_tasks, paper_form
-from bcrl.worlds.tasks import tasks
+from bcrl.worlds import make_world
 
 LEGEND = (
     "Normalised reward and cost, mean ± standard deviation over seeds, thresholds and episodes. "
     "Safe (mean cost at most 1 over all thresholds together) is {safe}, the highest reward among the safe "
-    "{best}. {hides}: safe in this sense, yet above one of the thresholds. "
+    "{best}. {hides}: safe in this sense, yet one of the thresholds is broken. "
     "(n of m): over n thresholds or tasks only."
 )
 THRESHOLDS = (
-    "Means with 95 % bootstrap intervals over seeds and episodes. A threshold is kept where the whole "
-    "interval of the mean cost is at most 1, broken where it is above 1, and open where 1 lies inside. "
+    f"Means with 95 % bootstrap intervals over seeds and episodes. {KEPT_MEANS.capitalize()}. "
     "Over: episodes that cost more than the threshold; fallback: steps that the fallback decided."
 )
 TASKS = (
@@ -64,7 +64,7 @@ def latex(scores: Sequence[Score]) -> str:
 
 def _caveats(scores: Sequence[Score]) -> list[str]:
     """What must be said wherever numbers of these tasks are shown."""
-    known = {score.task: tasks()[score.task].caveat for score in scores if score.task in tasks()}
+    known = {score.task: make_world(score.task).caveat for score in scores}
     said = dict.fromkeys(caveat for caveat in known.values() if caveat)
     return [f"{', '.join(t for t, c in known.items() if c == caveat)}: {caveat}." for caveat in said]
 

@@ -15,9 +15,8 @@ from bcrl.learn.protocol import Method
 from bcrl.learn.registry import default_steps, find_method, make_method
 from bcrl.progress import progress
 from bcrl.train.jobs import Job, find_log
-from bcrl.worlds import WORLDS, World, make_world
-from bcrl.worlds.remote.choose import choose_world
-from bcrl.worlds.tasks import INSTALLS, Task, tasks
+from bcrl.worlds import WORLDS, World, built_in_world, make_world
+from bcrl.worlds.tasks import INSTALLS, tasks
 
 
 @dataclass(frozen=True)
@@ -81,18 +80,13 @@ def task_names(words: Iterable[str]) -> tuple[str, ...]:
         elif word == "point":
             names += WORLDS
         else:
-            names.append(choose_world(word).name)
+            names.append(make_world(word).name)
     return tuple(names)
-
-
-def family_of(world: World | Task) -> str:
-    """Whose hyperparameters and whose average a task belongs to."""
-    return world.family if isinstance(world, Task) else "point"
 
 
 def works(plan: Plan, logs: Path) -> list[Work]:
     """Every training the plan asks for, in the order of tasks, methods and thresholds."""
-    worlds = [choose_world(name) for name in plan.tasks]
+    worlds = [make_world(name) for name in plan.tasks]
     for world in worlds:  # before anything long is begun
         for entry in plan.entries:
             _method(entry, plan, world, world.thresholds[0])
@@ -109,7 +103,7 @@ def works(plan: Plan, logs: Path) -> list[Work]:
     return found
 
 
-def _trainings(plan: Plan, entry: Entry, world: World | Task, log: Path, sha256: str) -> Iterable[Work]:
+def _trainings(plan: Plan, entry: Entry, world: World, log: Path, sha256: str) -> Iterable[Work]:
     """One for all thresholds, or one for each where the method must know it beforehand."""
     thresholds = tuple(map(float, world.thresholds if plan.thresholds is None else plan.thresholds))
     groups = [(threshold,) for threshold in thresholds] if _fixed(entry) else [thresholds]
@@ -122,7 +116,7 @@ def _trainings(plan: Plan, entry: Entry, world: World | Task, log: Path, sha256:
             steps=steps,
             seeds=plan.seeds,
             data_sha256=sha256,
-            data_file=getattr(world, "data_file", ""),
+            data_file=world.data_file,
             keep_every=plan.keep_every if plan.protocol.best else 0,
         )
         yield Work(entry.label, job, log, group, plan.protocol)
@@ -133,12 +127,12 @@ def _fixed(entry: Entry) -> bool:
     return find_method(entry.method).threshold == "before training" and "threshold" not in entry.options
 
 
-def _method(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> tuple[Method, int]:
+def _method(entry: Entry, plan: Plan, world: World, threshold: float) -> tuple[Method, int]:
     """The method with every option for this task, and the number of steps."""
     # Where the published code departs from its own table for a task, it does so for BCRL.
-    special = getattr(world, "overrides", {}) if find_method(entry.method).budgets else {}
+    special = world.overrides if find_method(entry.method).budgets else {}
     own = {"threshold": threshold} if _fixed(entry) else {}
-    family = family_of(world)
+    family = world.family
     method = make_method(
         entry.method, preset=plan.preset, family=family, **{**special, **own, **entry.options}
     )
@@ -149,33 +143,31 @@ def _method(entry: Entry, plan: Plan, world: World | Task, threshold: float) -> 
     return method, steps
 
 
-def _check_sizes(log: Path, data: Dataset, world: World | Task) -> None:
+def _check_sizes(log: Path, data: Dataset, world: World) -> None:
     """A policy from a log of another kind could be trained, but never evaluated."""
     found = (data.observation_size, data.action_size, data.cost_count)
-    wanted = (world.observation_size, world.action_size, getattr(world, "cost_count", 1))
+    wanted = (world.observation_size, world.action_size, world.cost_count)
     if found != wanted:
-        caveat = getattr(world, "caveat", "")
         raise BCRLError(
             f"{log}: (observations, actions, costs) are {found}, but those of {world.name} {wanted}: "
-            f"give a log recorded in that world{f' ({caveat})' if caveat else ''}"
+            f"give a log recorded in that world{f' ({world.caveat})' if world.caveat else ''}"
         )
 
 
-def _log(folder: Path, world: World | Task) -> Path:
+def _log(folder: Path, world: World) -> Path:
     """The log of a task; that of a built-in world is recorded where it is missing."""
-    data_file = getattr(world, "data_file", "")
-    file = find_log(folder, world.name, data_file)
+    file = find_log(folder, world.name, world.data_file)
     if file is not None:
         return file
-    if isinstance(world, World):
+    if world.engine == "scan":
         from bcrl.worlds.collect import collect
 
         file = folder / f"{world.name}.npz"
-        collect(make_world(world.name)).save(file)
+        collect(built_in_world(world.name)).save(file)
         return file
     file = folder / f"{world.name}.hdf5"
     raise BCRLError(
-        f"{file}: there is no such log, nor .npz, nor {data_file}: bcrl data fetch {world.name} "
+        f"{file}: there is no such log, nor .npz, nor {world.data_file}: bcrl data fetch {world.name} "
         f"--out {folder} downloads DSRL's, bcrl collect {world.name} --out {file} records one"
     )
 

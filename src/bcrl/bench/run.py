@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from bcrl.assess.results import evaluate
+from bcrl.assess import evaluate
 from bcrl.bench.cells import Cell, Evaluation, Work, facts, missing
 from bcrl.bench.store import Outcome, Store
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy, load
 from bcrl.train.jobs import Job, kept_policies, policy_file, train, untrained
-from bcrl.worlds.remote.choose import choose_world
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
     _check_trained(policy, evaluation.job, evaluation.policy)
     first = evaluation.cells[0]
     rows = evaluate(
-        [policy],
-        choose_world(first.task),
+        policy,
+        first.task,
         [cell.threshold for cell in evaluation.cells],
         episodes=first.episodes,
         execution=first.execution,  # type: ignore[arg-type]

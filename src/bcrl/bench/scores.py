@@ -2,21 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
 from bcrl.assess.results import Result
-from bcrl.assess.statistics import Summary, summarise
+from bcrl.assess.statistics import Kept, Summary, summarise
 from bcrl.bench.cells import Cell, Work
-from bcrl.bench.plan import family_of
 from bcrl.bench.store import Store
 from bcrl.progress import progress
-from bcrl.worlds import WORLDS
-from bcrl.worlds.remote.choose import choose_world
+from bcrl.worlds import WORLDS, make_world
 from bcrl.worlds.tasks import tasks
-
-Verdict = Literal["kept", "broken", "open"]
 
 
 @dataclass(frozen=True)
@@ -55,20 +50,13 @@ class Score:
 
     @property
     def hides(self) -> bool:
-        """Safe in the paper's sense, yet above the threshold at one of them."""
-        return self.safe and not all(line.safe for line in self.lines)
+        """Safe in the paper's sense, yet one of the thresholds is broken."""
+        return self.safe and any(line.kept is Kept.BROKEN for line in self.lines)
 
     def runs(self, column: str) -> np.ndarray:
         """A number for each seed: its mean over episodes and thresholds."""
         seeds = sorted({row.seed for row in self.rows})
         return np.array([np.mean([getattr(r, column) for r in self.rows if r.seed == s]) for s in seeds])
-
-
-def verdict(line: Summary) -> Verdict:
-    """Kept or broken where the 95 % interval of the mean cost is on one side of the threshold, else open."""
-    if line.cost.high <= 1.0:
-        return "kept"
-    return "broken" if line.cost.low > 1.0 else "open"
 
 
 def scores(store: Store, works: Iterable[Work] = ()) -> list[Score]:
@@ -113,7 +101,7 @@ def _score(store: Store, one: Cell, cells: list[Cell]) -> Score:
         method=one.method,
         best=one.policy == "best",
         task=one.task,
-        family=family_of(choose_world(one.task)),
+        family=make_world(one.task).family,
         seeds=len({cell.seed for cell in ready}),
         lines=tuple(line for (line,) in lines),
         rows=tuple(row for cell in ready for row in rows[cell.key]),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
-from bcrl.assess.results import COLUMNS, Result
+from bcrl.assess.results import Result, columns
 from bcrl.bench.cells import Cell
 from bcrl.errors import BCRLError
 
@@ -103,7 +103,7 @@ class Store:
 
     def rows(self, key: str) -> list[Result]:
         """The episodes of a cell."""
-        names = ", ".join(f'"{name}"' for name in COLUMNS)
+        names = ", ".join(f'"{name}"' for name in columns())
         found = self.file.execute(f"SELECT {names} FROM episodes WHERE cell = ? ORDER BY episode", (key,))
         return [Result(*row) for row in found]
 

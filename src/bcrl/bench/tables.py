@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.assess.statistics import Estimate, aggregate
-from bcrl.bench.scores import Score, verdict
+from bcrl.assess.statistics import Estimate, Kept, aggregate
+from bcrl.bench.scores import Score
 from bcrl.paper.published import FAMILY_NAMES, NAMES, find
 
 
@@ -94,8 +94,8 @@ def _pairs(columns: Sequence[str], line: dict[str, _Pair]) -> list[Text]:
 
 
 def by_threshold(scores: Sequence[Score]) -> Table:
-    """A line per task, method and threshold, with intervals and the verdict."""
-    names = ("task", "method", "seeds", "threshold", "reward", "cost", "verdict", "over", "fallback")
+    """A line per task, method and threshold, with intervals and whether it is kept."""
+    names = ("task", "method", "seeds", "threshold", "reward", "cost", "kept?", "over", "fallback")
     table = [[Text(name) for name in names]]
     for score in scores:
         for line in score.lines:
@@ -107,7 +107,7 @@ def by_threshold(scores: Sequence[Score]) -> Table:
                     Text(f"{line.threshold:g}"),
                     Text(_interval(line.reward)),
                     Text(_interval(line.cost)),
-                    Text(verdict(line)),
+                    Text(line.kept),
                     Text(f"{line.violation_rate:.0%}"),
                     Text(f"{line.fallback_share:.0%}"),
                 ]
@@ -125,9 +125,7 @@ def over_tasks(scores: Sequence[Score]) -> Table:
         "reward IQM",
         "cost",
         "cost IQM",
-        "kept",
-        "open",
-        "broken",
+        *Kept,
     )
     table = [[Text(name) for name in names]]
     for family in dict.fromkeys(score.family for score in scores):
@@ -135,7 +133,7 @@ def over_tasks(scores: Sequence[Score]) -> Table:
             group = [score for score in scores if (score.family, score.name) == (family, name)]
             if not group:
                 continue
-            verdicts = [verdict(line) for score in group for line in score.lines]
+            verdicts = [line.kept for score in group for line in score.lines]
             table.append(
                 [
                     Text(FAMILY_NAMES.get(family, family)),
@@ -145,7 +143,7 @@ def over_tasks(scores: Sequence[Score]) -> Table:
                     Text(_interval(aggregate([score.runs("normalised_reward") for score in group]))),
                     Text(f"{np.mean([score.cost[0] for score in group]):.2f}"),
                     Text(_interval(aggregate([score.runs("normalised_cost") for score in group]))),
-                    *(Text(f"{verdicts.count(word)}/{len(verdicts)}") for word in ("kept", "open", "broken")),
+                    *(Text(f"{verdicts.count(word)}/{len(verdicts)}") for word in Kept),
                 ]
             )
     return table

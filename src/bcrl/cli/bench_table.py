@@ -32,7 +32,7 @@ class Command:
 
 def write_tables(store: "Store", out: Path, works: "Sequence[Work]" = ()) -> None:
     """The files, and the table in the paper's form on the screen."""
-    from bcrl.assess.results import write_results
+    from bcrl.assess import write_results
     from bcrl.bench.formats import latex, markdown, markdown_table
     from bcrl.bench.scores import results, scores
     from bcrl.bench.tables import over_tasks, paper_form

@@ -23,7 +23,7 @@ class Command:
     """
 
     world: tyro.conf.Positional[str]
-    """A built-in world, a DSRL task (`bcrl worlds` lists them), or gym:ID with --python."""
+    """A built-in world, a DSRL task (`bcrl worlds` lists them), or gym:ID."""
     out: Path
     """File to write; its suffix, .npz or .hdf5, chooses the format."""
     transitions: int | None = None
@@ -38,20 +38,19 @@ class Command:
     noise: float = 0.0
     """Standard deviation of the error the actuators of a built-in world add to each action."""
     python: str | None = None
-    """The Python that has the environment of gym:ID."""
+    """The Python that has the environment of gym:ID (default: this one)."""
     workers: int | None = None
     """Processes that step a world outside bcrl (default: one per core); they do not change the log."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
     def run(self) -> None:
-        from bcrl.worlds import World
-        from bcrl.worlds.remote.choose import choose_world
+        from bcrl.worlds import make_world
 
-        world = choose_world(self.world, self.noise, self.python)
+        world = make_world(self.world, self.noise, self.python)
         out = self.out.expanduser()
         self._check(world, out)
-        dataset = self._built_in(world) if isinstance(world, World) else self._remote(world, out)
+        dataset = self._built_in() if world.engine == "scan" else self._remote(world, out)  # type: ignore[arg-type]
         dataset.save(out)
         shutil.rmtree(_partial(out), ignore_errors=True)
         limits = " / ".join(f"{threshold:g}" for threshold in world.thresholds)
@@ -61,11 +60,12 @@ class Command:
             f"{shares} of episodes with cost ≤ {limits}: {out}"
         )
 
-    def _built_in(self, world: "World") -> "Dataset":
+    def _built_in(self) -> "Dataset":
+        from bcrl.worlds import built_in_world
         from bcrl.worlds import collect as module
 
         return module.collect(
-            world,
+            built_in_world(self.world, self.noise),
             self.transitions or module.TRANSITIONS,
             self.seed,
             steps=self.steps or module.STEPS,
@@ -85,7 +85,7 @@ class Command:
             folder=_partial(out),
         )
 
-    def _check(self, world: "World | Task", out: Path) -> None:
+    def _check(self, world: "World", out: Path) -> None:
         """Refuses what no log can be recorded with, and what could only fail after the work is done."""
         from bcrl.cli.out import check_file
         from bcrl.data import FORMATS
@@ -98,7 +98,7 @@ class Command:
         check_file(out, FORMATS, self.overwrite)
 
 
-def check_recording(world: "World | Task", transitions: int, seed: int) -> None:
+def check_recording(world: "World", transitions: int, seed: int) -> None:
     """Refuses what no log can be recorded with; the demo records one too."""
     if transitions < world.horizon:
         raise BCRLError(

@@ -17,7 +17,7 @@ from bcrl.learn.registry import PRESETS, make_method
 if TYPE_CHECKING:
     from bcrl.data import Dataset
     from bcrl.train.run import Run
-    from bcrl.worlds import World
+    from bcrl.worlds import JaxWorld
 
 EPISODES = 50  # at each threshold
 MARK = "demo.json"  # says that a folder is a demo's, and how its log was made
@@ -47,13 +47,12 @@ class Command:
         """Four stages. What a user will open is written at the very end, from one and the same run."""
         from rich.console import Console
 
-        from bcrl.assess.results import evaluate, write_results
-        from bcrl.assess.statistics import summarise
+        from bcrl.assess import evaluate
         from bcrl.assess.tables import summary_table
         from bcrl.report import report_page
-        from bcrl.worlds import make_world
+        from bcrl.worlds import built_in_world
 
-        world = make_world(self.world)
+        world = built_in_world(self.world)
         thresholds = self._checked(world)
         dataset = self._log(world)
         run = self._train(dataset)
@@ -63,19 +62,19 @@ class Command:
             f"trying the policy in {world.name}, told to keep {self.thresholds} ({EPISODES} episodes each)",
         )
         policy = run.policy()
-        results = evaluate([policy], world, thresholds, episodes=EPISODES, seed=self.seed)
+        results = evaluate(policy, world, thresholds, episodes=EPISODES, seed=self.seed)
         title = f"One policy in {world.name}, told the threshold at run time"
-        Console().print(summary_table(summarise(results), title))
+        Console().print(summary_table(results.summary(), title))
 
         _say(4, "writing the page")
         page = report_page(results, dataset=dataset, policies=[policy], command=self._command())
         policy.save(self.out / "policy.bcrl")
-        write_results(results, self.out / "results.csv")
+        results.save(self.out / "results.csv")
         write_text(self.out / "report.html", page)
         print(f"\n  {self.out / 'report.html'}  open it in a browser")
         print(f"  {self.out / 'policy.bcrl'}  the policy\n  {self.out / 'results.csv'}  every episode")
 
-    def _checked(self, world: "World") -> tuple[float, ...]:
+    def _checked(self, world: "JaxWorld") -> tuple[float, ...]:
         """The thresholds, after refusing what could only fail once minutes of work are done."""
         from bcrl.report.figure import matplotlib
 
@@ -91,7 +90,7 @@ class Command:
         _check_folder(self.out)
         return thresholds
 
-    def _log(self, world: "World") -> "Dataset":
+    def _log(self, world: "JaxWorld") -> "Dataset":
         """The log: the one of an earlier demo if it was made the same way and is whole, else a new one."""
         from bcrl import __version__
         from bcrl.data import load_data

@@ -13,7 +13,7 @@ from bcrl.errors import BCRLError
 
 @dataclass
 class Command:
-    """Run trained policies in a world, at every threshold, and tell what they earn and cost."""
+    """Run trained policies in a world at every threshold; print what they earn and cost."""
 
     policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
     """A policy file, or the folder of a run (every seed in it is evaluated)."""
@@ -31,7 +31,7 @@ class Command:
     noise: float = 0.0
     """Actuator noise of a built-in world."""
     python: str | None = None
-    """The Python that has the environment of --world gym:ID."""
+    """The Python that has the environment of --world gym:ID (default: this one)."""
     workers: int | None = None
     """Processes that step a world outside bcrl (default: one per core)."""
     seed: int = 0
@@ -42,13 +42,13 @@ class Command:
     def run(self) -> None:
         from rich.console import Console
 
-        from bcrl.assess.results import evaluate, write_results
-        from bcrl.assess.statistics import summarise
+        from bcrl.assess import evaluate
+        from bcrl.assess.evaluation import trained_for
         from bcrl.assess.tables import summary_table
         from bcrl.policy import load
-        from bcrl.worlds.remote.choose import choose_world
+        from bcrl.worlds import make_world
 
-        world = choose_world(self.world, self.noise, self.python)
+        world = make_world(self.world, self.noise, self.python)
         if self.out is not None and self.out.is_dir():
             raise BCRLError(
                 f"--out {self.out} is a folder; name a file in it, such as {self.out / 'results.csv'}"
@@ -56,11 +56,7 @@ class Command:
         if self.out is not None:  # what cannot be written is to fail before the work, not after it
             self.out.parent.mkdir(parents=True, exist_ok=True)
         policies = [load(path) for path in policy_files(self.policies)]
-        own = {getattr(policy.method, "threshold", None) for policy in policies}
-        trained_for = tuple(sorted(threshold for threshold in own if threshold is not None))
-        thresholds = trained_for or None
-        if self.thresholds is not None:
-            thresholds = numbers("thresholds", self.thresholds)
+        thresholds = None if self.thresholds is None else numbers("thresholds", self.thresholds)
         results = evaluate(
             policies,
             world,
@@ -72,13 +68,14 @@ class Command:
             workers=self.workers,
         )
         if self.out is not None:
-            write_results(results, self.out)
+            results.save(self.out)
         title = f"{self.policies} in {world.name}, execution {self.execution}"
-        Console(width=None).print(summary_table(summarise(results), title))
-        if trained_for and thresholds != trained_for:
-            print(f"trained for a threshold of {trained_for[0]:g} alone: at others it does not know better")
-        if caveat := getattr(world, "caveat", ""):
-            print(f"{world.name}: {caveat}")
+        Console(width=None).print(summary_table(results.summary(), title))
+        own = trained_for(policies)
+        if own and thresholds not in (None, own):
+            print(f"trained for a threshold of {own[0]:g} alone: it acts the same at others")
+        if world.caveat:
+            print(f"{world.name}: {world.caveat}")
         if self.out is not None:
             print(f"{len(results)} episodes: {self.out}")
 

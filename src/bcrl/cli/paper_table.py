@@ -1,6 +1,7 @@
 """`bcrl paper table`: a table of the paper beside one's own numbers."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -33,11 +34,12 @@ class Command:
     """The file that bcrl ship evaluate --out wrote."""
 
     def run(self) -> None:
+        from bcrl.assess import read_results
         from bcrl.bench.formats import markdown_table
         from bcrl.bench.tables import Text
-        from bcrl.ship.evaluate import read_ship_results
+        from bcrl.ship.evaluate import ShipResult
 
-        results = read_ship_results(self.results)
+        results = read_results(self.results, ShipResult)
         if not results:
             raise BCRLError(f"{self.results}: has no episode; write it with bcrl ship evaluate --out")
         print(markdown_table([[Text(cell) for cell in row] for row in ship_rows(results)]))
@@ -49,8 +51,8 @@ class Command:
         )
 
 
-def ship_rows(results: "list[ShipResult]") -> list[list[str]]:
-    """The heading, a row for each of our results, and one for each method that only the paper has."""
+def ship_rows(results: "Sequence[ShipResult]") -> list[list[str]]:
+    """The heading, a row for each of our lines, and one for each method that only the paper has."""
     from bcrl.paper.published import NAMES, ship_table
     from bcrl.ship.evaluate import EXPERT, table_lines
 

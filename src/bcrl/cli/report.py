@@ -45,14 +45,13 @@ class Command:
     """A GeoJSON file of lines or polygons in degrees for the map, drawn as far as it is inside the box."""
 
     def run(self) -> None:
-        from bcrl.assess.results import read_results
+        from bcrl.assess.results import read_columns, read_results
         from bcrl.cli.evaluate import policy_files
         from bcrl.data import load_data
         from bcrl.files import write_text
         from bcrl.policy import load
         from bcrl.report import draw, report_page, save_figure
         from bcrl.report.figure import matplotlib
-        from bcrl.report.ship.page import holds_ship_results
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise BCRLError(f"--out {self.out} is a page: name it .html (for a picture alone: --figure)")
@@ -68,12 +67,12 @@ class Command:
             "policy_file": files[0].name if files else "",
             "command": self._command(),
         }
-        if holds_ship_results(self.results):
+        if "scenario" in read_columns(self.results):
             from bcrl.report.ship.budgets import draw_budgets
             from bcrl.report.ship.page import run_names, ship_report_page
-            from bcrl.ship.evaluate import read_ship_results
+            from bcrl.ship.evaluate import ShipResult
 
-            results = read_ship_results(self.results)
+            results = read_results(self.results, ShipResult)
             page = ship_report_page(results, more=self._map(run_names(results)), **known)
             picture = partial(draw_budgets, results)
         else:

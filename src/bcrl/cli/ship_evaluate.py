@@ -49,7 +49,7 @@ class Command:
         from bcrl.cli.out import check_file
         from bcrl.policy import load
         from bcrl.ship import load_scenarios
-        from bcrl.ship.evaluate import evaluate_ships, table_lines, write_ship_results
+        from bcrl.ship.evaluate import evaluate_ships, table_lines
 
         if self.out is not None:
             check_file(self.out, (".csv",), overwrite=True)
@@ -73,7 +73,7 @@ class Command:
             limit=self.limit,
         )
         if self.out is not None:
-            write_ship_results(results, self.out)
+            results.save(self.out)
         # A narrower table would lose digits: the terminal may wrap it.
         Console(width=max(Console().width, 130)).print(_table(table_lines(results), str(self.scenarios)))
         if self.out is not None:
@@ -82,6 +82,8 @@ class Command:
 
 def _table(lines: "list[Line]", title: str) -> "Table":
     from rich.table import Table
+
+    from bcrl.assess.statistics import KEPT_MEANS
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -94,6 +96,7 @@ def _table(lines: "list[Line]", title: str) -> "Table":
         "speed m/s",
         "success",
         "cost",
+        "kept?",
     ):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
@@ -109,10 +112,12 @@ def _table(lines: "list[Line]", title: str) -> "Table":
             _plus_minus(m["speed"], 2),
             _plus_minus(m["success"], 2),
             _plus_minus(m["cost"], 1),
+            line.kept or "",
         )
     table.caption = (
         "mean ± standard error over seeds and episodes; budget: share of the median expert's cost;\n"
         "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length"
+        f";\n{KEPT_MEANS}"
     )
     table.caption_justify = "left"
     return table

@@ -50,10 +50,8 @@ def _steps(task) -> bool:
     """Whether an environment can be reset and stepped; says so."""
     import numpy as np
 
-    from bcrl.worlds.remote.pool import Pool
-
     try:
-        with Pool(task, slots=1, workers=1) as pool:
+        with task.open(slots=1, workers=1) as pool:
             pool.round({0: 0}, {})
             outcome = pool.round({}, {0: np.zeros(task.action_size, np.float32)})
             seen = outcome.seen[0]

@@ -13,6 +13,10 @@ from bcrl.errors import BCRLError
 KINDS = ("method", "tracking", "criterion", "execution", "world", "data")
 
 
+NAMES = {"reward": "normalised reward", "episode_return": "return"}
+"""What a curve may earn: the field of a summary, and its name on axes and in sentences."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """One way of acting, over all thresholds and seeds."""
@@ -23,6 +27,11 @@ class Curve:
     """A line for each threshold, in order."""
     overall: Summary
     """The line over all thresholds; with one threshold, that one."""
+
+    @property
+    def earned(self) -> str:
+        """The key of `NAMES`: the return where the world has no reference returns."""
+        return "reward" if self.overall.normalised else "episode_return"
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -58,6 +67,11 @@ def curves(results: Sequence[Result]) -> list[Curve]:
     ]
 
 
+def earned_by(lines: Sequence[Curve]) -> str:
+    """The key of `NAMES` by which curves are drawn together: normalised only if all of them are."""
+    return "reward" if all(line.earned == "reward" for line in lines) else "episode_return"
+
+
 def _curve(label: str, rows: list[Result]) -> Curve:
     try:
         summaries = summarise(rows)
@@ -71,8 +85,8 @@ def _check_finite(results: Sequence[Result]) -> None:
     numbers = [field.name for field in fields(Result) if field.type is float]
     for result in results:
         for name in numbers:
-            if not np.isfinite(getattr(result, name)):
-                value = getattr(result, name)
+            value = getattr(result, name)
+            if not np.isfinite(value) and not (name == "normalised_reward" and np.isnan(value)):
                 raise BCRLError(
                     f"results: {name.rstrip('_')} of episode {result.episode} at threshold "
                     f"{result.threshold:g} is {value}, but must be a finite number"

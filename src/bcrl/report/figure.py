@@ -18,7 +18,7 @@ from bcrl.assess.results import Result
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
-from bcrl.report.curves import Curve, curves
+from bcrl.report.curves import NAMES, Curve, curves, earned_by
 from bcrl.report.theme import LIGHT, MARKERS, Theme
 
 if TYPE_CHECKING:
@@ -121,11 +121,12 @@ def draw_panel(
 
 
 def _reward(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:
+    earned = earned_by(lines)
     for i, line in enumerate(lines):
-        x, (low, high) = line.thresholds, line.interval("reward")
+        x, (low, high) = line.thresholds, line.interval(earned)
         axes.fill_between(x, low, high, color=_colour(theme, i), alpha=0.18, linewidth=0)
-        marks(axes, i, theme, x, line.mean("reward"), (low, high), line.label)
-    axes.set(title="What it earns", xlabel="threshold", ylabel="normalised reward")
+        marks(axes, i, theme, x, line.mean(earned), (low, high), line.label)
+    axes.set(title="What it earns", xlabel="threshold", ylabel=NAMES[earned])
     axes.margins(y=0.15)
     _threshold_axis(axes, lines)
 

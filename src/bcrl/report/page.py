@@ -8,17 +8,17 @@ import os
 from collections.abc import Sequence
 
 from bcrl.assess.results import Result
-from bcrl.assess.statistics import Summary
+from bcrl.assess.statistics import KEPT_MEANS, Summary
 from bcrl.data import Dataset
 from bcrl.files import write_text
 from bcrl.policy import Policy
 from bcrl.report import facts, words
-from bcrl.report.curves import Curve, curves
+from bcrl.report.curves import NAMES, Curve, curves, earned_by
 from bcrl.report.document import Part, around
 from bcrl.report.figure import MOST_DOTS, draw_one, shows_log
 from bcrl.report.inline_svg import inline_svg
 from bcrl.report.markup import HTML, Piece, element
-from bcrl.report.sections import about, cell, check_same, page, section, table, usage
+from bcrl.report.sections import about, cell, check_same, kept_cell, page, section, table, usage
 from bcrl.report.theme import MARKERS, PAGE
 
 
@@ -77,8 +77,8 @@ def _pictures(lines: Sequence[Curve], dataset: Dataset | None) -> HTML:
         parts.append(element("ul", [_legend(i, line) for i, line in enumerate(lines)], class_="legend"))
     panels = element("div", [_panel(name, lines, None) for name in ("reward", "cost")], class_="panels")
     caption = (
-        "What it earns is normalised. Large marks are means with their 95 % intervals over seeds and "
-        "episodes, faint dots single episodes. "
+        f"What it earns is the {NAMES[earned_by(lines)]}. Large marks are means with their "
+        "95 % intervals over seeds and episodes, faint dots single episodes. "
         "The dashed line is cost = threshold: below it an episode costs less than it was allowed to."
     )
     parts.append(element("figure", [panels, element("figcaption", caption)]))
@@ -108,9 +108,10 @@ def _legend(i: int, line: Curve) -> HTML:
 
 
 def _tables(lines: Sequence[Curve]) -> HTML:
+    normalised = "; reward is normalised" if any(line.earned == "reward" for line in lines) else ""
     legend = (
-        "Means with their 95 % intervals over seeds and episodes; reward is normalised. "
-        "Kept: the mean of cost / threshold is at most 1. Over: episodes that cost more than the threshold. "
+        f"Means with their 95 % intervals over seeds and episodes{normalised}. {KEPT_MEANS.capitalize()}. "
+        "Over: episodes that cost more than the threshold. "
         "Fallback: steps that the least-cost fallback decided."
     )
     return section(
@@ -121,7 +122,8 @@ def _tables(lines: Sequence[Curve]) -> HTML:
 
 
 def _table(line: Curve) -> HTML:
-    names = ("threshold", "reward", "episode cost", "cost / threshold", "kept?", "over", "fallback")
+    earned = "reward" if line.earned == "reward" else "return"
+    names = ("threshold", earned, "episode cost", "cost / threshold", "kept?", "over", "fallback")
     rows = [_row(f"{summary.threshold:g}", summary) for summary in line.summaries]
     if len(rows) > 1:
         rows.append(_row("all", line.overall))
@@ -135,10 +137,10 @@ def _table(line: Curve) -> HTML:
 
 def _row(name: str, summary: Summary) -> HTML:
     cells = [
-        cell(summary.reward, 2),
+        cell(summary.earned, 2),
         cell(summary.episode_cost, 1),
         cell(summary.cost, 2),
-        element("td", "yes") if summary.safe else element("td", "no", class_="broken"),
+        kept_cell(summary.kept),
         element("td", words.percent(summary.violation_rate)),
         element("td", words.percent(summary.fallback_share)),
     ]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from bcrl.assess.statistics import Estimate
+from bcrl.assess.statistics import Estimate, Kept
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
@@ -61,6 +61,11 @@ def cell(value: Estimate, digits: int) -> HTML:
     """A mean and its interval."""
     ends = f"{value.low:.{digits}f} to {value.high:.{digits}f}"
     return element("td", [f"{value.mean:.{digits}f}", element("small", ends)])
+
+
+def kept_cell(kept: Kept | None) -> HTML:
+    """kept, open or broken; empty where there is no threshold."""
+    return element("td", kept or "", **({"class_": "broken"} if kept is Kept.BROKEN else {}))
 
 
 def check_same(methods: Iterable[str], dataset: Dataset | None, policies: Sequence[Policy]) -> None:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bcrl.assess.statistics import Estimate, Summary
+from bcrl.assess.statistics import Estimate, Kept, Summary
 from bcrl.learn.registry import METHODS
-from bcrl.report.curves import Curve
+from bcrl.report.curves import NAMES, Curve
 
 TOLD = {name for name, record in METHODS.items() if record.threshold == "at run time"}
 """Methods whose policies are told the threshold when they act."""
@@ -26,27 +26,22 @@ def headline(lines: Sequence[Curve]) -> str:
     return (
         f"{what}: at a threshold of {middle.threshold:g} "
         f"{spends} {middle.episode_cost.mean:.1f} on average and {earns} "
-        f"a normalised reward of {middle.reward.mean:.2f}."
+        f"a {NAMES[line.earned]} of {middle.earned.mean:.2f}."
     )
 
 
 def verdict(line: Curve) -> str:
-    """Whether the promise was kept, on average and episode by episode."""
-    kept = [summary for summary in line.summaries if summary.safe]
-    broken = [f"{summary.threshold:g}" for summary in line.summaries if not summary.safe]
+    """Which thresholds were kept by the mean cost, and how many single episodes cost more."""
+    found = kept_words([(f"{summary.threshold:g}", summary.kept) for summary in line.summaries])
     share = line.overall.violation_rate
-    over = (
-        f"{percent(share) if share else 'none'} of the {line.overall.episodes:,} single episodes cost more."
-    )
-    if not broken:
-        where = "the threshold" if len(kept) == 1 else f"each of the {len(kept)} thresholds"
-        return f"The mean cost stays within {where}; {over}"
-    if not kept:
-        where = "the threshold" if len(broken) == 1 else f"each of the {len(broken)} thresholds"
-        return f"The mean cost is above {where}; {over}"
-    return (
-        f"The mean cost stays within {len(kept)} of {len(line.summaries)} thresholds, "
-        f"not within {listed(broken)}; {over}"
+    over = f"{percent(share) if share else 'none'} of the {line.overall.episodes:,} single episodes"
+    return f"Thresholds {found}. {over[0].upper()}{over[1:]} cost more than the threshold."
+
+
+def kept_words(found: Sequence[tuple[str, Kept]]) -> str:
+    """Which of these are kept, open and broken: "kept: 5 and 10; open: 20; broken: none"."""
+    return "; ".join(
+        f"{state}: {listed([name for name, kept in found if kept is state] or ['none'])}" for state in Kept
     )
 
 
@@ -57,7 +52,8 @@ def describe(panel: str, lines: Sequence[Curve]) -> str:
 
 
 def _reward(summary: Summary) -> str:
-    return f"at threshold {summary.threshold:g} reward {interval(summary.reward, 2)}"
+    name = "reward" if summary.normalised else "return"
+    return f"at threshold {summary.threshold:g} {name} {interval(summary.earned, 2)}"
 
 
 def _cost(summary: Summary) -> str:

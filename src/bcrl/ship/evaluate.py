@@ -1,37 +1,35 @@
 """Policies and experts in the congested test scenarios: one row per episode, and the paper's table."""
 
-import csv
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bcrl.assess.statistics import Estimate, estimate
+from bcrl.assess.evaluation import identity
+from bcrl.assess.results import Result, Results, normalised_cost
+from bcrl.assess.statistics import Estimate, Kept, estimate, kept
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
-from bcrl.files import atomic_path
 from bcrl.policy import Policy
 from bcrl.ship.metrics import measure
 from bcrl.ship.rollout import Voyages, replay, sail
 from bcrl.ship.scenario import Scenarios
-from bcrl.ship.simulator import BUDGETS, Frame, make_ship_world
+from bcrl.ship.simulator import BUDGETS, Frame, ShipWorld, make_ship_world
 
 EXPERT = "expert"
 
 
 @dataclass(frozen=True)
-class ShipResult:
-    """One episode. The fields are the columns of the results file."""
+class ShipResult(Result):
+    """One episode: the columns of every results file, and those of ships after them."""
+
+    identity: ClassVar[tuple[str, ...]] = (*Result.identity, "run", "budget")
 
     run: str
     """Name of the run, or "expert"."""
-    method: str
-    seed: int
     budget: float
     """Allowed cost as a share of the median expert's; NaN for experts."""
-    threshold: float
     scenario: int
     ade: float
     gc_ade: float
@@ -39,9 +37,6 @@ class ShipResult:
     acceleration: float
     speed: float
     success: float
-    cost: float
-    length: int
-    fallback: float
 
 
 MEASURES = ("ade", "gc_ade", "close_quarters", "acceleration", "speed", "success", "cost")
@@ -58,14 +53,16 @@ def evaluate_ships(
     execution: Execution | None = None,
     prune: int = 0,
     limit: int | None = None,
-) -> list[ShipResult]:
+) -> Results[ShipResult]:
     """Every policy at every budget, and the experts, in the congested fifth of the test.
 
     A budget is a share of the median cost of the experts there. Policies of the same training seed meet the
     same scenarios, drawn without repetition, whatever their method; the experts meet those of all seeds.
     """
-    if not budgets or min(budgets) < 0 or not np.isfinite(budgets).all():
-        raise BCRLError(f"budgets are {tuple(budgets)}, but must be shares of the expert's cost from 0 up")
+    if not budgets or min(budgets) < 0 or not np.isfinite(budgets).all() or len(set(budgets)) < len(budgets):
+        raise BCRLError(
+            f"budgets are {tuple(budgets)}, but must be different shares of the expert's cost from 0 up"
+        )
     if EXPERT in runs:
         raise BCRLError(f"a run is called {EXPERT!r}, as the log's own rows are: rename its folder")
     if episodes < 1:
@@ -88,11 +85,12 @@ def evaluate_ships(
                 prune=prune,
             )
             shares = np.repeat(budgets, len(which))
-            results += _rows(run, policy.method.name, trained, shares, voyages, scenarios)
+            who = identity(policy, execution) | {"run": run}
+            results += _rows(who, world, shares, voyages, scenarios)
     for trained, which in (seeds or {0: _draw(scenarios, episodes, seed, 0)}).items():
         unbound = np.full(len(which), np.nan)
-        results += _rows(EXPERT, EXPERT, trained, unbound, replay(world, scenarios, which), scenarios)
-    return results
+        results += _rows(_expert(trained), world, unbound, replay(world, scenarios, which), scenarios)
+    return Results(results)
 
 
 def _draw(scenarios: Scenarios, episodes: int, seed: int, trained: int) -> np.ndarray:
@@ -101,30 +99,38 @@ def _draw(scenarios: Scenarios, episodes: int, seed: int, trained: int) -> np.nd
     return np.sort(random.permutation(among)[:episodes])
 
 
+def _expert(seed: int) -> dict[str, Any]:
+    """The columns that name the experts who met the scenarios of a training seed."""
+    nothing = dict.fromkeys(("tracking", "criterion", "execution", "data"), "")
+    return {**nothing, "method": EXPERT, "run": EXPERT, "seed": seed}
+
+
 def _rows(
-    run: str, method: str, seed: int, budgets: np.ndarray, voyages: Voyages, scenarios: Scenarios
-) -> list[ShipResult]:
-    measures = measure(voyages, scenarios)
-    return [
-        ShipResult(
-            run=run,
-            method=method,
-            seed=seed,
+    who: dict[str, Any], world: ShipWorld, budgets: np.ndarray, voyages: Voyages, scenarios: Scenarios
+) -> Iterable[ShipResult]:
+    found = measure(voyages, scenarios)
+    returns = voyages.reward.sum(axis=1)
+    for i, threshold in enumerate(voyages.threshold):
+        yield ShipResult(
+            **who,
+            world=world.label,
+            threshold=float(threshold),
+            episode=i % len(set(voyages.scenario)),
+            return_=float(returns[i]),
+            cost=float(found.cost[i]),
+            normalised_reward=float(world.normalise(returns[i])),
+            normalised_cost=float(normalised_cost(found.cost[i], threshold)),
+            length=int(found.length[i]),
+            fallback_share=float(found.fallback[i]),
             budget=float(budgets[i]),
-            threshold=float(voyages.threshold[i]),
             scenario=int(voyages.scenario[i]),
-            ade=float(measures.ade[i]),
-            gc_ade=float(measures.gc_ade[i]),
-            close_quarters=float(measures.close_quarters[i]),
-            acceleration=float(measures.acceleration[i]),
-            speed=float(measures.speed[i]),
-            success=float(measures.success[i]),
-            cost=float(measures.cost[i]),
-            length=int(measures.length[i]),
-            fallback=float(measures.fallback[i]),
+            ade=float(found.ade[i]),
+            gc_ade=float(found.gc_ade[i]),
+            close_quarters=float(found.close_quarters[i]),
+            acceleration=float(found.acceleration[i]),
+            speed=float(found.speed[i]),
+            success=float(found.success[i]),
         )
-        for i in range(len(budgets))
-    ]
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,11 @@ class Line:
     episodes: int
     measures: dict[str, Estimate]
     """By the names in MEASURES."""
+
+    @property
+    def kept(self) -> Kept | None:
+        """Whether the threshold is kept; None for experts, who have none."""
+        return None if self.run == EXPERT else kept(self.measures["cost"], self.threshold)
 
 
 def table_lines(results: Sequence[ShipResult]) -> list[Line]:
@@ -155,31 +166,3 @@ def table_lines(results: Sequence[ShipResult]) -> list[Line]:
             }
             lines.append(Line(name, rows[0].budget, rows[0].threshold, len(rows), measures))
     return lines
-
-
-def write_ship_results(results: Sequence[ShipResult], path: str | os.PathLike[str]) -> None:
-    """One row per episode as CSV, all or nothing."""
-    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([field.name for field in fields(ShipResult)])
-        for result in results:
-            writer.writerow([getattr(result, field.name) for field in fields(ShipResult)])
-
-
-def read_ship_results(path: str | os.PathLike[str]) -> list[ShipResult]:
-    """The rows of such a file, checked."""
-    path = Path(path)
-    if not path.is_file():
-        raise BCRLError(f"{path}: there is no such file")
-    results = []
-    with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        reader = csv.reader(file)
-        if next(reader, []) != [field.name for field in fields(ShipResult)]:
-            raise BCRLError(f"{path}: not a file of ship results: write it with bcrl ship evaluate --out")
-        for number, row in enumerate(reader, start=2):
-            try:
-                values = [field.type(text) for field, text in zip(fields(ShipResult), row, strict=True)]  # type: ignore[operator]
-            except ValueError as error:
-                raise BCRLError(f"{path}: line {number} is damaged ({error}): evaluate again") from None
-            results.append(ShipResult(*values))
-    return results

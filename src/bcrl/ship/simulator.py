@@ -4,7 +4,7 @@ The traffic of the whole log is one table (moments, slots, 5) on a clock of 10 s
 and the ship's own past, so thousands run at once under `vmap`: a step gathers a row and chooses the nearest.
 """
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Spec
 from bcrl.ship.quirks import Quirks
 from bcrl.ship.rule import MAX_SPEED, SECONDS
 from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
 from bcrl.ship.scene import HISTORY, make_scene
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
+from bcrl.worlds.protocol import check_sizes
 
 Frame = Literal["ego", "world"]
 NEIGHBOURS = 10
@@ -42,7 +44,7 @@ class Traffic(NamedTuple):
     seen: jax.Array  # (NEIGHBOURS, HISTORY)
 
 
-class ShipWorld(World):
+class ShipWorld(JaxWorld):
     """Sail from a ship's first logged place to its last; within 555 m of another ship a step costs 1.
 
     An action is how far to go in the next 10 s along both axes, and by how much to turn, each in [-1, 1]. The
@@ -51,9 +53,10 @@ class ShipWorld(World):
     it itself, since `horizon` is only the longest of them.
     """
 
-    name: ClassVar[str] = "ship"
-    action_size: ClassVar[int] = 3
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 100.0)
+    name = "ship"
+    family = "ship"
+    action_size = 3
+    reference_returns = (0.0, 100.0)
 
     scene: jax.Array = eqx.field(kw_only=True)
     """(moments, slots, 5): x, y, two numbers of motion, ship. The motion is what the observation shows: speed
@@ -74,8 +77,8 @@ class ShipWorld(World):
     """Of the box, in metres."""
     frame: Frame = eqx.field(kw_only=True, static=True)
     quirks: Quirks = eqx.field(kw_only=True, static=True)
-    horizon: int = eqx.field(kw_only=True, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
-    thresholds: tuple[float, ...] = eqx.field(kw_only=True, static=True)  # pyright: ignore[reportIncompatibleVariableOverride]
+    horizon: int = eqx.field(kw_only=True, static=True)
+    thresholds: tuple[float, ...] = eqx.field(kw_only=True, static=True)
 
     @property
     def observation_size(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -125,6 +128,15 @@ class ShipWorld(World):
         watched = after if self.quirks.cost_timing == "after" else state
         cost = (self.nearest(watched) < CLOSE_METRES).astype(jnp.float32)
         return after, reward, cost, reached | outside | late
+
+    def trace(self, state: ShipState) -> tuple[jax.Array, jax.Array]:
+        """The ship's own last sample, and whether the goal is reached."""
+        return state.past[-1], self.to_goal(state) < GOAL_METRES
+
+    def check(self, spec: Spec) -> None:
+        """Refuses a policy of other sizes."""
+        hint = "train on a log from bcrl ship log, and use the frame of that log"
+        check_sizes(self, spec, f"it shows the frame {self.frame!r}; {hint}")
 
     def action_between(self, state: ShipState, place: jax.Array, heading: jax.Array) -> jax.Array:
         """The action that leads to this place and heading in one step; outside [-1, 1] if none does."""

@@ -1,35 +1,43 @@
-"""What a world is: pure functions of one episode, to be jitted and vmapped by whoever runs it."""
+"""Worlds as pure functions of one episode, to be jitted and vmapped by whoever runs them."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, cast
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from bcrl.learn.protocol import Spec
+from bcrl.worlds.protocol import References, check_sizes, normalise
+
 State = Any  # a PyTree of arrays; each world has its own
 Step = tuple[State, jax.Array, jax.Array, jax.Array]  # next state, reward, cost, terminal
 
 
-class World(eqx.Module):
-    """A constrained decision process whose functions see one episode at a time.
+class JaxWorld(eqx.Module):
+    """A `World` whose functions see one episode at a time.
 
-    An instance holds no arrays: it is hashable, can be closed over by jitted code or passed to it, and two
-    worlds with equal settings are equal. The horizon is a timeout that the roll-out applies, not a terminal
-    of the world, so that learners may bootstrap from the last state.
+    An instance of a built-in world holds no arrays: it is hashable, can be closed over by jitted code or
+    passed to it, and two worlds with equal settings are equal. The horizon is a timeout that the roll-out
+    applies, not a terminal of the world, so that learners may bootstrap from the last state.
     """
 
-    name: ClassVar[str]
-    observation_size: ClassVar[int]
-    observation_bound: ClassVar[float] = 5.0
+    # Attributes of the class, not fields: hence without annotations. A world sets those that are empty here.
+    engine = "scan"
+    name = ""
+    family = "point"
+    observation_size = 0
+    observation_bound = 5.0
     """No entry of an observation is ever larger in size."""
-    action_size: ClassVar[int]
-    cost_count: ClassVar[int] = 1
-    horizon: ClassVar[int]
-    reference_returns: ClassVar[tuple[float, float]]
-    """Returns that count as 0 and as 1 after normalisation."""
-    thresholds: ClassVar[tuple[float, ...]] = (10.0, 20.0, 40.0)
-    """The episode costs at which a policy is judged unless the user names others."""
+    action_size = 0
+    cost_count = 1
+    horizon = 0
+    reference_returns = cast(References | None, None)
+    thresholds = cast(tuple[float, ...], (10.0, 20.0, 40.0))
+    caveat = ""
+    data_file = ""
+    overrides = MappingProxyType[str, Any]({})
 
     noise: float = eqx.field(static=True, default=0.0)
     """Standard deviation of the actuators' error, in units of the action: more than 0 makes moves random."""
@@ -53,7 +61,18 @@ class World(eqx.Module):
             action = action + self.noise * jax.random.normal(actuators, action.shape)
         return self.move(state, jnp.clip(action, -1.0, 1.0), world)
 
+    def trace(self, state: State) -> Any:
+        """A PyTree of what a roll-out records of the state after each step; nothing by default."""
+        return ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} noise {self.noise:g}" if self.noise else self.name
+
     def normalise(self, returns: Any) -> Any:
         """Returns on the scale where the reference returns are 0 and 1."""
-        low, high = self.reference_returns
-        return (returns - low) / (high - low)
+        return normalise(returns, self.reference_returns)
+
+    def check(self, spec: Spec) -> None:
+        """Refuses a policy of other sizes."""
+        check_sizes(self, spec)

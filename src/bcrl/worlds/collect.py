@@ -10,7 +10,7 @@ import numpy as np
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.worlds.base import World
+from bcrl.worlds.base import JaxWorld
 from bcrl.worlds.ppo import Agent, Learner, Played, Recipe, draw_shares, learn, start_learner, with_share
 from bcrl.worlds.recorder import Arrays, Recorder
 
@@ -23,7 +23,7 @@ RECIPE = Recipe(gamma=0.98, entropy=0.01, log_std=-0.2, epochs=3, minibatches=16
 
 
 def collect(
-    world: World,
+    world: JaxWorld,
     transitions: int = TRANSITIONS,
     seed: int = 0,
     *,
@@ -68,7 +68,7 @@ class Episodes(NamedTuple):
 
 @eqx.filter_jit
 def play_and_learn(
-    world: World, learner: Learner, key: jax.Array, count: int, rounds: int
+    world: JaxWorld, learner: Learner, key: jax.Array, count: int, rounds: int
 ) -> tuple[Learner, Episodes]:
     """One round: `count` episodes are played, returned, and learnt from."""
     play, learn_key = jax.random.split(key)
@@ -87,7 +87,7 @@ def play_and_learn(
     return learn(learner, played, learn_key, RECIPE, rounds), episodes
 
 
-def roll_out(world: World, agent: Agent, key: jax.Array, count: int) -> Episodes:
+def roll_out(world: JaxWorld, agent: Agent, key: jax.Array, count: int) -> Episodes:
     """`count` whole episodes side by side."""
     steps = world.horizon
     starts, shares, actions, moves = jax.random.split(key, 4)

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.worlds import WORLDS, make_world
-from bcrl.worlds.base import State, Step, World
+from bcrl.worlds import WORLDS, built_in_world
+from bcrl.worlds.base import JaxWorld, State, Step
 
 
 class WorldEnv(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -20,9 +20,9 @@ class WorldEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
-    def __init__(self, world: World | str, noise: float = 0.0):
-        """`noise` is for a world given by name; a `World` has its own."""
-        self.world = make_world(world, noise) if isinstance(world, str) else world
+    def __init__(self, world: JaxWorld | str, noise: float = 0.0):
+        """`noise` is for a world given by name; a `JaxWorld` has its own."""
+        self.world = built_in_world(world, noise) if isinstance(world, str) else world
         bound = self.world.observation_bound
         self.observation_space = gymnasium.spaces.Box(
             -bound, bound, (self.world.observation_size,), np.float32
@@ -50,13 +50,13 @@ class WorldEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
 
 @eqx.filter_jit
-def _reset(world: World, key: jax.Array) -> tuple[State, jax.Array]:
+def _reset(world: JaxWorld, key: jax.Array) -> tuple[State, jax.Array]:
     state = world.reset(key)
     return state, world.observe(state)
 
 
 @eqx.filter_jit
-def _step(world: World, state: State, action: jax.Array, key: jax.Array) -> tuple[Step, jax.Array]:
+def _step(world: JaxWorld, state: State, action: jax.Array, key: jax.Array) -> tuple[Step, jax.Array]:
     step = world.step(state, action, key)
     return step, world.observe(step[0])
 

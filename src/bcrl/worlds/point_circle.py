@@ -1,11 +1,9 @@
 """Circle a ring fast, though the sides of the ring are out of bounds."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 from bcrl.worlds.point import Point, push
 
 RADIUS = 1.5
@@ -14,7 +12,7 @@ LIMIT = 0.75  # |x| beyond this costs
 SCALE = 1.5  # of the reward
 
 
-class PointCircle(World):
+class PointCircle(JaxWorld):
     """The conflict of Bullet's Circle task on a point mass.
 
     Reward is the anticlockwise speed, shaped by the closeness to the ring; a step with |x| > LIMIT costs 1.
@@ -22,12 +20,12 @@ class PointCircle(World):
     far from the ring and its turns are tight, hence slow. Every lap can bulge as far as the budget allows.
     """
 
-    name: ClassVar[str] = "point-circle"
-    observation_size: ClassVar[int] = 6
-    action_size: ClassVar[int] = 2
-    horizon: ClassVar[int] = 200
+    name = "point-circle"
+    observation_size = 6
+    action_size = 2
+    horizon = 200
     # Random play earns about 0; the best return in a log from `bcrl collect` with seed 0 is the maximum.
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 590.0)
+    reference_returns = (0.0, 590.0)
 
     def reset(self, key: jax.Array) -> Point:
         corner = jnp.array([0.5, 1.0])

@@ -1,11 +1,11 @@
 """Reach one goal after another among hazards."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 from bcrl.worlds.point import Point, push
 
 WALL = 2.0  # |x| and |y| at most
@@ -25,7 +25,7 @@ class Field(NamedTuple):
     hazards: jax.Array  # (4, 2)
 
 
-class PointGoal(World):
+class PointGoal(JaxWorld):
     """The conflict of Safety-Gymnasium's Goal task on a point mass.
 
     Reward is the progress towards the goal and a bonus for reaching it, whereupon a far one is drawn; a step
@@ -34,12 +34,12 @@ class PointGoal(World):
     spent goal by goal, on those where it saves most.
     """
 
-    name: ClassVar[str] = "point-goal"
-    observation_size: ClassVar[int] = 7 + 3 * len(PLACES)
-    action_size: ClassVar[int] = 2
-    horizon: ClassVar[int] = 300
+    name = "point-goal"
+    observation_size = 7 + 3 * len(PLACES)
+    action_size = 2
+    horizon = 300
     # Random play earns about 0; the best return in a log from `bcrl collect` with seed 0 is the maximum.
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 435.0)
+    reference_returns = (0.0, 435.0)
 
     def reset(self, key: jax.Array) -> Field:
         layout, start, goal = jax.random.split(key, 3)

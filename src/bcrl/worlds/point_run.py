@@ -1,11 +1,11 @@
 """Run down a corridor fast, though there is a speed limit."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import Step, World
+from bcrl.worlds.base import JaxWorld, Step
 
 SECONDS = 0.1  # per step
 ACCELERATION = 3.5  # of a full throttle
@@ -22,7 +22,7 @@ class Runner(NamedTuple):
     speed: jax.Array
 
 
-class PointRun(World):
+class PointRun(JaxWorld):
     """The conflict of Bullet's Run task on a vehicle with a throttle and a rudder.
 
     Reward is the speed down the corridor; a step above SPEED_LIMIT or outside the corridor costs 1. Each
@@ -30,12 +30,12 @@ class PointRun(World):
     speeding pays only once the vehicle is fast: a budget is best spent in one go.
     """
 
-    name: ClassVar[str] = "point-run"
-    observation_size: ClassVar[int] = 4
-    action_size: ClassVar[int] = 2
-    horizon: ClassVar[int] = 200
+    name = "point-run"
+    observation_size = 4
+    action_size = 2
+    horizon = 200
     # Random play earns about 0; the best return in a log from `bcrl collect` with seed 0 is the maximum.
-    reference_returns: ClassVar[tuple[float, float]] = (0.0, 480.0)
+    reference_returns = (0.0, 480.0)
 
     def reset(self, key: jax.Array) -> Runner:
         offset, heading = jax.random.uniform(key, (2,), minval=-1.0, maxval=1.0)

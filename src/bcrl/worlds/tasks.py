@@ -5,9 +5,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Spec
+from bcrl.worlds.protocol import References, check_sizes, normalise
+
+if TYPE_CHECKING:
+    from bcrl.worlds.remote.pool import Envs
 
 # What `learn.registry` calls the hyperparameters of a family is also what a task says it belongs to.
 # The value is the name of the Python environment that runs it (`bcrl worlds install NAME`).
@@ -30,10 +35,10 @@ HARD_CAVEAT = METADRIVE_CAVEAT + ", and its hard routes are too short for the re
 
 @dataclass(frozen=True)
 class Task:
-    """A world in its own process. It answers to the names of `World` that evaluation reads."""
+    """A `World` of Gymnasium environments, which run in worker processes."""
 
-    noise: ClassVar[float] = 0.0
-    """As `World.noise`: no noise is added to what the environment does."""
+    engine = "pool"
+    cost_count = 1
 
     name: str
     family: str
@@ -42,7 +47,7 @@ class Task:
     observation_size: int
     action_size: int
     horizon: int
-    reference_returns: tuple[float, float]
+    reference_returns: References | None
     """Returns that DSRL counts as 0 and as 1."""
     thresholds: tuple[float, ...]
     data_file: str = ""
@@ -60,24 +65,28 @@ class Task:
     python: str = ""
     """The interpreter that runs a user's own environment; a family has its own."""
 
-    def normalise(self, returns: Any) -> Any:
-        """Returns on DSRL's scale, (R − min)/(max − min), not clipped."""
-        low, high = self.reference_returns
-        return (returns - low) / (high - low)
+    @property
+    def label(self) -> str:
+        return self.name
 
-    def check_sizes(self, observation_size: int, action_size: int) -> None:
+    def open(self, slots: int, workers: int | None = None) -> "Envs":
+        """Environments for up to `slots` episodes side by side."""
+        from bcrl.worlds.remote.pool import Pool
+
+        return Pool(self, slots=slots, workers=workers)
+
+    def normalise(self, returns: Any) -> Any:
+        """Returns on DSRL's scale, (R − min)/(max − min), not clipped; NaN without references."""
+        return normalise(returns, self.reference_returns)
+
+    def check(self, spec: Spec) -> None:
         """Refuses a policy that was trained for other observations or actions."""
-        if (observation_size, action_size) == (self.observation_size, self.action_size):
-            return
-        if observation_size == self.data_observation_size != self.observation_size:
+        if spec.observation_size == self.data_observation_size != self.observation_size:
             raise BCRLError(
-                f"the policy has {observation_size} observations, as DSRL's file for {self.name}, but the "
-                f"released MetaDrive gives {self.observation_size}: train on a log recorded in this world"
+                f"the policy has {spec.observation_size} observations, as DSRL's file for {self.name}, but "
+                f"the released MetaDrive gives {self.observation_size}: train on a log recorded in this world"
             )
-        raise BCRLError(
-            f"the policy has {observation_size} observations and {action_size} actions, but {self.name} "
-            f"has {self.observation_size} and {self.action_size}: evaluate in the world the log is from"
-        )
+        check_sizes(self, spec)
 
 
 @cache

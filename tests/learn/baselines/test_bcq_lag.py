@@ -14,8 +14,8 @@ import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, State, careful
-from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 

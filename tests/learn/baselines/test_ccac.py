@@ -18,8 +18,8 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import ccac
 from bcrl.learn.baselines.ccac import CCAC, Sample, State
-from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)

@@ -14,8 +14,8 @@ from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.coptidice import COptiDICE, Sample, State, Values, divergence_of, weight_of
 from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)

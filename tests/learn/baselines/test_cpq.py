@@ -15,8 +15,8 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.cpq import CPQ, Sample, State, low_return
 from bcrl.learn.baselines.parts import latent_kl
-from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 

@@ -15,8 +15,8 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.diffusion import Diffusion
 from bcrl.learn.baselines.fisor import FISOR, State
-from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 from bcrl.train.run import fit
 

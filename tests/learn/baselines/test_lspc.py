@@ -16,8 +16,8 @@ from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.lspc import LSPC
-from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Spec
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
 from bcrl.train.run import fit

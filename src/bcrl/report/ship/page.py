@@ -3,13 +3,11 @@
 page = ship_report_page(results, more=[map_section(scenarios, [3700], {"mine": voyages})])
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 
+from bcrl.assess.statistics import KEPT_MEANS
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
@@ -17,7 +15,7 @@ from bcrl.report import words
 from bcrl.report.document import Part, around
 from bcrl.report.inline_svg import inline_svg
 from bcrl.report.markup import HTML, Piece, element
-from bcrl.report.sections import about, cell, check_same, page, section, table, usage
+from bcrl.report.sections import about, cell, check_same, kept_cell, page, section, table, usage
 from bcrl.report.ship.budgets import PANELS, draw_panel_alone
 from bcrl.report.ship.coastline import Coastline
 from bcrl.report.ship.map import map_part, route_looks, scene, series, swatch
@@ -46,15 +44,6 @@ MEANING = (
     "Close quarters: share of steps that end within 555 m of another ship; each of them costs 1. "
     "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length."
 )
-
-
-def holds_ship_results(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as one of `bcrl ship evaluate --out` does."""
-    path = Path(path)
-    if not path.is_file():
-        return False
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.readline().strip() == ",".join(field.name for field in fields(ShipResult))
 
 
 def typical_scenario(scenarios: Scenarios) -> int:
@@ -195,14 +184,15 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
             element("th", line.run, scope="row"),
             element("td", _budget(line)),
             [cell(line.measures[name], digits) for name, digits in DIGITS.items()],
+            kept_cell(line.kept),
         ])
         for line in lines
     ]  # fmt: skip
     caption = f"Means with their 95 % intervals over {words.count(seeds, 'training seed')} and their episodes"
     return section(
         "The numbers",
-        table(("", "budget", *HEAD), rows, caption, "Measures", class_="named"),
-        element("p", MEANING, class_="muted"),
+        table(("", "budget", *HEAD, "kept?"), rows, caption, "Measures", class_="named"),
+        element("p", f"{MEANING} {KEPT_MEANS.capitalize()}.", class_="muted"),
     )
 
 
@@ -218,12 +208,12 @@ def _verdict(name: str, lines: Sequence[Line]) -> str:
     middle = mine[len(mine) // 2]
     experts = [line.measures["close_quarters"].mean for line in lines if line.run == EXPERT]
     beside = f" (the experts: {words.percent(experts[0])})" if experts else ""
-    kept = [f"{line.budget:g}" for line in mine if line.measures["cost"].mean <= line.threshold]
+    kept = words.kept_words([(f"{line.budget:g}", line.kept) for line in mine if line.kept])
     return (
         f"told to keep to {middle.budget:g} of the median expert's cost, it is in close quarters on "
         f"{words.percent(middle.measures['close_quarters'].mean)} of its steps{beside} and reaches the goal "
-        f"in {words.percent(middle.measures['success'].mean)} of episodes. Of "
-        f"{words.count(len(mine), 'budget')}, its mean cost keeps to {words.listed(kept or ['none'])}."
+        f"in {words.percent(middle.measures['success'].mean)} of episodes. "
+        f"Budgets {kept}."
     )
 
 

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from bcrl.worlds.ppo import Agent, Played, with_share
 from bcrl.worlds.recorder import Arrays
-from bcrl.worlds.remote.pool import Pool
+from bcrl.worlds.remote.pool import Envs, Rows
 
 Floats = NDArray[np.float32]
 
@@ -38,7 +38,7 @@ class Scaling:
 
 
 def play(
-    pool: Pool,
+    pool: Envs,
     agent: Agent,
     scaling: Scaling,
     shares: Floats,
@@ -54,7 +54,7 @@ def play(
     recorded. The observations are added to `scaling` for the next round.
     """
     table = _Table(agent, scaling, shares, noise, seed)
-    while table.waiting or table.slots:
+    while table.rows.open:
         if filled := table.round(pool):
             tick(filled * len(shares))
     played = table.played()
@@ -78,47 +78,30 @@ class _Table:
         self.current = np.zeros((columns, width), np.float32)
         self.times = np.zeros(columns, np.int64)  # steps made in a column
         self.began = np.zeros(columns, np.int64)  # where its present episode begins
-        self.waiting = list(range(columns - 1, -1, -1))
-        self.slots: dict[int, int] = {}  # which column runs in a slot
-        self.fresh: set[int] = set()  # slots whose episode is over
+        self.rows = Rows(columns)
 
-    def round(self, pool: Pool) -> int:
+    def round(self, pool: Envs) -> int:
         """One step of every running episode, and a reset in other slots. The number of columns now full."""
-        running = {slot: column for slot, column in self.slots.items() if slot not in self.fresh}
         drawn = self._draw()
-        for slot in range(pool.slots):
-            if slot not in self.slots and self.waiting:
-                self.slots[slot] = self.waiting.pop()
-                self.fresh.add(slot)
-        resets = {slot: self._episode_seed(self.slots[slot]) for slot in self.fresh}
-        outcome = pool.round(
-            resets, {slot: np.clip(drawn[column], -1.0, 1.0) for slot, column in running.items()}
-        )
-        self.fresh -= outcome.seen.keys()
-        filled = 0
-        for slot, (reward, cost, terminal, timeout) in outcome.stepped.items():
-            column = running[slot]
+        outcome = self.rows.round(pool, np.clip(drawn, -1.0, 1.0), self._episode_seed)
+        filled = []
+        for column, (reward, cost, terminal, timeout) in outcome.stepped.items():
             at = self.times[column], column
-            self.observations[at], self.following[at] = self.current[column], outcome.seen[slot]
+            self.observations[at], self.following[at] = self.current[column], outcome.seen[column]
             self.drawn[at], self.rewards[at], self.costs[at] = drawn[column], reward, cost
             self.terminals[at], self.ends[at] = terminal, terminal or timeout
             self.times[column] += 1
             if self.times[column] == len(self.shares):
-                del self.slots[slot]
-                filled += 1
+                filled.append(column)
             elif terminal or timeout:
                 self.began[column] = self.times[column]
-                self.fresh.add(slot)
-        for slot, seen in outcome.seen.items():
-            if slot in self.slots:
-                self.current[self.slots[slot]] = seen
-        for slot in outcome.lost:  # the episode is begun again
-            self.fresh.discard(slot)
-            if slot in self.slots:
-                column = self.slots.pop(slot)
-                self.times[column] = self.began[column]
-                self.waiting.append(column)
-        return filled
+                self.rows.fresh.add(column)
+        self.rows.end(filled)
+        for column, seen in outcome.seen.items():
+            self.current[column] = seen
+        for column in outcome.lost:  # the episode is begun again
+            self.times[column] = self.began[column]
+        return len(filled)
 
     def played(self) -> Played:
         alive = np.ones(self.shares.shape, bool)

@@ -1,4 +1,4 @@
-"""Worker processes with copies of one environment, seen as one batch of episodes.
+"""Environments seen as one batch of episodes: slots, the rows that run in them, and worker processes.
 
 An episode is made anew from its seed alone, so when a worker is lost (it crashed, or a step took too long)
 another is started and the caller repeats the episodes that ran there.
@@ -10,11 +10,11 @@ import selectors
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -34,14 +34,77 @@ MOST_COPIES = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one round gave, by slot. A slot that was lost is in neither `seen` nor `stepped`."""
+    """What one round gave, by slot (or by row: see `Rows`). A lost one is in neither `seen` nor `stepped`."""
 
     seen: dict[int, np.ndarray]
-    """Observations of the slots that were reset or stepped."""
+    """Observations of those that were reset or stepped."""
     stepped: dict[int, tuple[float, float, bool, bool]]
     """Reward, cost, terminal, timeout."""
     lost: list[int]
-    """Slots whose episode must be begun again."""
+    """Those whose episode must be begun again."""
+
+
+class Envs(Protocol):
+    """Environments for `slots` episodes side by side: a `Pool` of workers, or one in this process."""
+
+    @property
+    def slots(self) -> int: ...
+
+    def round(self, resets: Mapping[int, int], actions: Mapping[int, np.ndarray]) -> Outcome:
+        """Resets slots with their seeds and steps others with their actions."""
+        ...
+
+    def __enter__(self) -> "Envs": ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Rows:
+    """Which row of a table of episodes runs in which slot. Rows wait for a free slot in their order."""
+
+    def __init__(self, count: int):
+        self.waiting = list(range(count - 1, -1, -1))
+        self.slots: dict[int, int] = {}  # slot -> row
+        self.fresh: set[int] = set()  # rows that are in a slot and must be reset there
+
+    @property
+    def open(self) -> bool:
+        """Whether a row waits or runs."""
+        return bool(self.waiting or self.slots)
+
+    @property
+    def running(self) -> list[int]:
+        """The rows that can be stepped."""
+        return [row for row in self.slots.values() if row not in self.fresh]
+
+    def round(self, envs: Envs, actions: np.ndarray, seed: Callable[[int], int]) -> Outcome:
+        """One step of every running row and a reset, with the row's seed, of every other; by row.
+
+        `actions` has an entry for every row. A lost row waits to be begun again.
+        """
+        running = {slot: actions[row] for slot, row in self.slots.items() if row not in self.fresh}
+        for slot in range(envs.slots):
+            if slot not in self.slots and self.waiting:
+                self.slots[slot] = self.waiting.pop()
+                self.fresh.add(self.slots[slot])
+        resets = {slot: seed(row) for slot, row in self.slots.items() if row in self.fresh}
+        found = envs.round(resets, running)
+        of = dict(self.slots)
+        self.fresh -= {of[slot] for slot in found.seen}
+        lost = [of[slot] for slot in found.lost if slot in of]
+        self.end(lost)
+        self.waiting += lost
+        return Outcome(
+            {of[slot]: seen for slot, seen in found.seen.items()},
+            {of[slot]: step for slot, step in found.stepped.items()},
+            lost,
+        )
+
+    def end(self, rows: Iterable[int]) -> None:
+        """Frees the slots of these rows."""
+        gone = set(rows)
+        self.fresh -= gone
+        self.slots = {slot: row for slot, row in self.slots.items() if row not in gone}
 
 
 class Pool:
@@ -266,7 +329,7 @@ def _environment(task: Task) -> dict[str, str]:
 
 
 def user_task(env_id: str, python: str, config: dict[str, Any] | None = None) -> Task:
-    """Any Gymnasium environment of the user's, with the sizes it tells itself."""
+    """Any Gymnasium environment of the Python at `python`, with the sizes that it reports itself."""
     if not Path(python).is_file():
         raise BCRLError(f"{python}: there is no such Python")
     task = Task(
@@ -276,21 +339,24 @@ def user_task(env_id: str, python: str, config: dict[str, Any] | None = None) ->
         observation_size=0,
         action_size=0,
         horizon=0,
-        reference_returns=(0.0, 1.0),
+        reference_returns=None,
         thresholds=THRESHOLDS["gym"],
         config=config or {},
         python=python,
     )
     with Pool(task, slots=1, workers=1) as pool:
-        facts = pool.facts
+        return replace(task, **sizes(task.name, pool.facts))
+
+
+def sizes(name: str, facts: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes of an environment that describes itself; refuses actions outside [-1, 1]."""
     if (facts["action_low"], facts["action_high"]) != (-1.0, 1.0):
         raise BCRLError(
-            f"{task.name}: its actions lie in {facts['action_low']:g}…{facts['action_high']:g}, but policies "
+            f"{name}: its actions lie in {facts['action_low']:g}…{facts['action_high']:g}, but policies "
             "act in -1…1: wrap it in gymnasium.wrappers.RescaleAction"
         )
-    return replace(
-        task,
-        observation_size=facts["observation_size"],
-        action_size=facts["action_size"],
-        horizon=facts["horizon"] or 0,
-    )
+    return {
+        "observation_size": facts["observation_size"],
+        "action_size": facts["action_size"],
+        "horizon": facts["horizon"] or 0,
+    }

@@ -59,7 +59,11 @@ class Environment:
     def make(self, env_id, config) -> Any:
         import gymnasium
 
-        return gymnasium.make(env_id, disable_env_checker=True, **config)
+        try:
+            return gymnasium.make(env_id, disable_env_checker=True, **config)
+        except gymnasium.error.UnregisteredEnv as error:
+            hint = f"give gym:module:{env_id}, where importing the module registers it"
+            raise RuntimeError(f"{error} {hint}" if ":" not in env_id else str(error)) from None
 
     def seed(self, seed):
         """Environments may draw from the global generators too, so these are seeded with the episode."""

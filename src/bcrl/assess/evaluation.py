@@ -1,0 +1,113 @@
+"""`evaluate`: policies in a world at every threshold, one result per episode."""
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from bcrl.assess.results import Result, Results, normalised_cost
+from bcrl.assess.rollout import Episodes, roll_out
+from bcrl.budget import Execution
+from bcrl.errors import BCRLError
+from bcrl.policy import Policy
+from bcrl.progress import progress
+from bcrl.worlds import World, as_world
+from bcrl.worlds.tasks import Task
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+def evaluate(
+    policies: Policy | Sequence[Policy],
+    world: "World | str | gymnasium.Env",
+    thresholds: Sequence[float] | None = None,
+    *,
+    episodes: int = 20,
+    execution: Execution | None = None,
+    prune: int = 0,
+    seed: int = 0,
+    workers: int | None = None,
+) -> Results[Result]:
+    """One `Result` per policy, threshold and episode. Policies of different training seeds meet different
+    episodes.
+
+    `world` is a `World`, a name as `make_world` takes it, or a Gymnasium environment whose `info["cost"]` is
+    the cost of a step. `thresholds` default to what the policies were trained for, if it was for one each,
+    else to the world's. `execution` is the rule by which a budget is tracked (finite-horizon by default);
+    `prune` draws that many actions each step and takes the best of those that the cost critic allows.
+    `workers` is how many processes step a world outside bcrl, by default one per core.
+    """
+    policies = [policies] if isinstance(policies, Policy) else list(policies)
+    world = as_world(world)
+    chosen = tuple((trained_for(policies) or world.thresholds) if thresholds is None else thresholds)
+    if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
+        raise BCRLError(f"thresholds are {chosen}, but must be numbers from 0 up")
+    if episodes < 1:
+        raise BCRLError(f"episodes is {episodes}, but must be at least 1")
+    for policy in policies:  # before a family is installed and its workers are started
+        world.check(policy.spec)
+    rows, results = len(chosen) * episodes, []
+    with ExitStack() as stack:
+        envs = None
+        if world.engine == "pool":
+            envs = stack.enter_context(cast(Task, world).open(rows, workers))
+        tick = stack.enter_context(progress(f"evaluating in {world.name}", rows * len(policies), "episodes"))
+        for policy in policies:
+            trained = int(policy.provenance.get("seed", 0))
+            outcome = roll_out(
+                policy,
+                world,
+                chosen,
+                episodes=episodes,
+                seed=seed * 1_000_003 + trained,
+                execution=execution,
+                prune=prune,
+                envs=envs,
+                tick=tick,
+            )
+            results += _rows(policy, world, chosen, outcome, execution)
+    return Results(results)
+
+
+def trained_for(policies: Sequence[Policy]) -> tuple[float, ...]:
+    """The thresholds of policies that were trained for one each; empty if there is none."""
+    own = {vars(policy.method).get("threshold", math.nan) for policy in policies}
+    return tuple(sorted(threshold for threshold in own if not math.isnan(threshold)))
+
+
+def identity(policy: Policy, execution: Execution | None) -> dict[str, Any]:
+    """The columns of a result that say which policy acted, and how."""
+    options = vars(policy.method)
+    return {
+        "method": policy.method.name,
+        "tracking": options.get("tracking", ""),
+        "criterion": options.get("criterion", ""),
+        "execution": execution or "finite-horizon",
+        "data": policy.provenance.get("data", ""),
+        "seed": int(policy.provenance.get("seed", 0)),
+    }
+
+
+def _rows(
+    policy: Policy, world: World, thresholds: Sequence[float], outcome: Episodes, execution: Execution | None
+) -> Iterable[Result]:
+    who = identity(policy, execution)
+    for i, threshold in enumerate(thresholds):
+        earned = world.normalise(outcome.returns[i])
+        spent = normalised_cost(outcome.costs[i], threshold)
+        for episode in range(len(earned)):
+            yield Result(
+                **who,
+                world=world.label,
+                threshold=float(threshold),
+                episode=episode,
+                return_=float(outcome.returns[i, episode]),
+                cost=float(outcome.costs[i, episode]),
+                normalised_reward=float(earned[episode]),
+                normalised_cost=float(spent[episode]),
+                length=int(outcome.lengths[i, episode]),
+                fallback_share=float(outcome.fallback_share[i, episode]),
+            )
