@@ -12,17 +12,19 @@ HIDDEN = (8,)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Most of a small test is compilation, and many compile the same program.
+    """Most of a small test is compilation, and many tests compile the same program.
 
-    A folder for each worker: the cache is not made for two writers. Programs started by tests inherit it.
+    All workers, and the programs that tests start, inherit one cache of compiled programs. JAX writes its files
+    without a lock; each has a checksum, and whoever reads half of one warns and compiles (see pyproject.toml).
     """
-    config.jax_cache = tempfile.mkdtemp(prefix="bcrl-jax-")  # type: ignore[attr-defined]
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = config.jax_cache  # type: ignore[attr-defined]
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    if not hasattr(config, "workerinput"):  # not a worker of pytest-xdist
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    shutil.rmtree(config.jax_cache, ignore_errors=True)  # type: ignore[attr-defined]
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
