@@ -10,20 +10,17 @@ from tiny_log_maker import make_log
 
 HIDDEN = (8,)
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Most of a small test is compilation, and many tests compile the same program.
-
-    All workers, and the programs that tests start, inherit one cache of compiled programs. JAX writes its files
-    without a lock; each has a checksum, and whoever reads half of one warns and compiles (see pyproject.toml).
-    """
-    if not hasattr(config, "workerinput"):  # not a worker of pytest-xdist
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+# Most of a small test is compilation, and many tests compile the same program: all workers, and the programs
+# that tests start, inherit one cache. Set here and not in a hook: JAX reads it when it is first imported, and
+# other conftests import it before any hook is called. JAX writes without a lock; its files have a checksum,
+# and a process that reads half of one warns and compiles (the warning is let through in pyproject.toml).
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
