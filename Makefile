@@ -14,7 +14,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # A stamp per set of extras: pip runs again only when pyproject.toml changed.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python

@@ -10,19 +10,18 @@ from tiny_log_maker import make_log
 
 HIDDEN = (8,)
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Most of a small test is compilation, and many compile the same program.
-
-    A folder for each worker: the cache is not made for two writers. Programs started by tests inherit it.
-    """
-    config.jax_cache = tempfile.mkdtemp(prefix="bcrl-jax-")  # type: ignore[attr-defined]
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = config.jax_cache  # type: ignore[attr-defined]
+# Most of a small test is compilation, and many tests compile the same program: all workers, and the programs
+# that tests start, inherit one cache. Set here and not in a hook: JAX reads it when it is first imported, and
+# other conftests import it before any hook is called. JAX writes without a lock; its files have a checksum,
+# and a process that reads half of one warns and compiles (the warning is let through in pyproject.toml).
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    shutil.rmtree(config.jax_cache, ignore_errors=True)  # type: ignore[attr-defined]
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ def processes(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", ["plain", "killed"])
 def test_ray_gives_the_same_store(kill, logs, tmp_path, ray_folder, done_here):
     out = tmp_path / "bench"

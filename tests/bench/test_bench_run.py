@@ -130,16 +130,16 @@ def test_training_stops_and_goes_on_and_is_evaluated_later(
     logs, tmp_path, monkeypatch, trained, judged, done_here
 ):
     """Stopped in training, then asked for one seed more: the old ones go on together, the new one alone."""
-    (work, *_), log = tiny_works(logs), bcrl.train.run._Log
-    checkpoint, alone = log.checkpoint, replace(PACE, train_only=True)
+    (work, *_), write = tiny_works(logs), bcrl.train.folder.write_tensors
+    alone = replace(PACE, train_only=True)
 
-    def stopped(self, step):
-        checkpoint(self, step)
+    def stopped(*checkpoint):
+        write(*checkpoint)
         raise KeyboardInterrupt
 
     with Store(tmp_path / FILE) as store:
         with monkeypatch.context() as patch:
-            patch.setattr(log, "checkpoint", stopped)
+            patch.setattr(bcrl.train.folder, "write_tensors", stopped)
             with pytest.raises(KeyboardInterrupt):
                 run_here([work], store, tmp_path / "runs", alone)
         (more, *_) = tiny_works(logs, seeds=(0, 10, 7))

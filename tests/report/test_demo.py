@@ -1,12 +1,11 @@
 """The demo with a log and a training far too small to be good, but made the same way."""
 
 import functools
-import json
 
 import pytest
 
 from bcrl.assess.results import read_results
-from bcrl.cli.demo import Command, _kept_log
+from bcrl.cli.demo import Command
 from bcrl.errors import BCRLError
 from bcrl.policy import load
 from bcrl.worlds import collect as recording
@@ -57,21 +56,37 @@ def stopped(*_, **__):
     raise KeyboardInterrupt
 
 
-def test_a_log_is_kept_only_if_it_is_whole_and_made_the_same_way(tmp_path, dataset):
-    log, mark, made = tmp_path / "log.npz", tmp_path / "demo.json", {"world": "point-circle", "seed": 0}
-    dataset.save(log)
-    mark.write_text(json.dumps(made | {"log_sha256": dataset.fingerprint()}))
-    kept = _kept_log(log, mark, made)
-    assert kept is not None
-    assert len(kept) == len(dataset)
-    assert _kept_log(log, mark, made | {"seed": 1}) is None
-    mark.write_text(json.dumps(made))  # recording began and was stopped
-    assert _kept_log(log, mark, made) is None
-    mark.write_text(json.dumps(made)[:5])
-    assert _kept_log(log, mark, made) is None
-    mark.write_text(json.dumps(made | {"log_sha256": dataset.fingerprint()}))
-    log.write_bytes(log.read_bytes()[:1000])
-    assert _kept_log(log, mark, made) is None
+def test_a_log_is_kept_only_if_it_is_whole_and_made_the_same_way(tmp_path, dataset, tiny_log, monkeypatch):
+    """Demos that stop before the training: does the next one record a log again?"""
+    log, mark = tmp_path / "log.npz", tmp_path / "demo.json"
+    recorded = []
+    monkeypatch.setattr(recording, "collect", lambda world, *_: recorded.append(world) or dataset)
+    monkeypatch.setattr("bcrl.train.run.fit", stopped)
+
+    def records_again(**options) -> bool:
+        recorded.clear()
+        with pytest.raises(KeyboardInterrupt):
+            demo(tmp_path, **options).run()
+        return bool(recorded)
+
+    assert records_again()
+    whole, said = log.read_bytes(), mark.read_text()
+    assert not records_again()
+    assert records_again(seed=1)
+    assert records_again()  # the log there is now that of seed 1
+    assert mark.read_text() == said
+    log.write_bytes(whole[:1000])
+    assert records_again()
+    tiny_log.save(log)  # another log
+    assert records_again()
+    mark.write_text(said[:5])
+    assert records_again()
+    assert not records_again()
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "collect", stopped)
+        records_again(seed=1)
+    assert records_again(seed=1), "a log of which the recording was stopped"
+    assert not records_again(seed=1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import builtins
 import sys
+import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +43,13 @@ def test_every_episode_is_a_dot(make_results):
 
 
 def test_a_log_adds_a_third_panel(make_results, dataset):
-    assert len(draw(make_results(), dataset).axes) == 3
+    results = make_results()
+    _, _, log = draw(results, dataset).axes
+    (line,) = curves(results)
+    assert np.allclose(marks(log)[0].get_xydata().T, (line.mean("episode_cost"), line.mean("episode_return")))
+    (dots,) = [line for line in log.get_lines() if line.get_linestyle() == "None"]
+    assert np.array_equal(dots.get_xdata(), dataset.episode_costs.ravel())
+    assert np.array_equal(dots.get_ydata(), dataset.episode_returns)
 
 
 def test_several_curves_have_a_legend_that_names_the_difference(make_results):
@@ -52,12 +59,24 @@ def test_several_curves_have_a_legend_that_names_the_difference(make_results):
 
 @pytest.mark.parametrize("thresholds", [(0.0,), (20.0,), (0.0, 1.0), (10.0, 10.1, 10.2, 500.0)])
 def test_any_thresholds_can_be_drawn(make_results, thresholds, tmp_path):
-    save_figure(draw(make_results(thresholds=thresholds)), tmp_path / "picture.svg")
-    assert (tmp_path / "picture.svg").stat().st_size > 1000
+    figure = draw(make_results(thresholds=thresholds))
+    save_figure(figure, tmp_path / "picture.svg")
+    groups = {element.get("id") for element in ET.parse(tmp_path / "picture.svg").iter()}
+    assert {"axes_1", "axes_2"} <= groups
+    for axes in figure.axes:
+        x, y = marks(axes)[0].get_xydata().T
+        assert np.array_equal(x, thresholds)
+        assert np.isfinite(y).all()
+        (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+        assert left < min(x) <= max(x) < right
+        assert bottom < min(y) <= max(y) < top
 
 
-def test_one_episode_of_one_seed_can_be_drawn(make_results):
-    draw(make_results(thresholds=(20.0,), seeds=(0,), episodes=1))
+def test_one_episode_of_one_seed_is_one_point(make_results):
+    results = make_results(thresholds=(20.0,), seeds=(0,), episodes=1)
+    figure = draw(results)
+    for axes, value in zip(figure.axes, (results[0].normalised_reward, results[0].cost), strict=True):
+        np.testing.assert_allclose(marks(axes)[0].get_xydata(), [(20.0, value)])
 
 
 def test_pyplot_is_left_alone(make_results):

@@ -43,8 +43,8 @@ def episodes(run, method="bc-all", budgets=(0.25, 0.5, 1.0), close=0.2):
                         method, "", "", "soft", "ship", "log.npz", seed, 16 * budget, scenario, return_=100.0,
                         cost=50 * share, normalised_reward=1.0, normalised_cost=50 * share / (16 * budget),
                         length=50, fallback_share=0.1, run=run, budget=budget, scenario=scenario,
-                        ade=250 * share, gc_ade=30 * share, close_quarters=share, acceleration=0.01, speed=5.0,
-                        success=float(scenario > 1),
+                        ade=250 * share, gc_ade=30 * share, close_quarters=share, acceleration=0.01,
+                        speed=5.0, success=float(scenario > 1),
                     )
                 )  # fmt: skip
     return rows
