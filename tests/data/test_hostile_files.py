@@ -13,7 +13,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from bcrl.cli import main
 from bcrl.data import FIELDS, Dataset, load_data, save_data
 from bcrl.errors import BCRLError
 
@@ -241,6 +244,38 @@ def test_a_name_is_that_file_alone(name, arrays, tmp_path):
     (tmp_path / name).unlink()
     with pytest.raises(BCRLError, match="there is no such file"):
         load_data(tmp_path / name)
+
+
+def test_control_characters_and_odd_bytes_of_names_never_reach_the_terminal(tmp_path, capsys):
+    for name in ("\x1b[2Jlog\a.npz", "l\udcffg.npz"):
+        (tmp_path / name).write_bytes(b"no log")
+        with pytest.raises(SystemExit):
+            main(["data", "info", str(tmp_path / name)])
+        said = capsys.readouterr().err
+        assert said.rstrip("\n").isprintable()
+        assert "is not an NPZ file" in said
+
+
+@given(
+    name=st.sampled_from(FIELDS),
+    header=st.one_of(
+        st.binary(max_size=80),
+        st.text(max_size=60).map(str.encode),
+        st.tuples(
+            st.sampled_from(["<f4", "<f8", "|b1", "|O", "<U3", "<M8[s]", "f4,f4", "|V8", 7]),
+            st.lists(st.integers(-2, 2**70), max_size=3).map(tuple),
+        ).map(lambda x: repr({"descr": x[0], "fortran_order": False, "shape": x[1]}).encode()),
+    ),
+    body=st.binary(max_size=60),
+    version=st.sampled_from([1, 2, 3, 9]),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_member_is_read_or_refused_in_one_line(arrays, tmp_path, name, header, body, version):
+    size = struct.pack("<H" if version == 1 else "<I", len(header))
+    npz(tmp_path / "log.npz", arrays, **{name: b"\x93NUMPY" + bytes([version, 0]) + size + header + body})
+    with pytest.raises(BCRLError, match=r"^\S*log\.npz: .*") as refusal:
+        load_data(tmp_path / "log.npz")
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("name", ["log.npz", "log.minari"])

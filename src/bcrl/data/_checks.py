@@ -55,8 +55,9 @@ def fault(source: str, message: str) -> BCRLError:
 
 
 def one_line(text: object) -> str:
-    """`text` without line breaks, which file names and library messages may hold."""
-    return " ".join(str(text).split())
+    """`text` on one line and printable; file names and library messages may hold control characters."""
+    shown = " ".join(str(text).split())
+    return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in shown)
 
 
 @contextmanager
