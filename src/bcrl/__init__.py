@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from bcrl.policy import Episode as Episode
     from bcrl.policy import Policy as Policy
     from bcrl.policy import load as load
+    from bcrl.report import write_report as write_report
     from bcrl.train.run import Run as Run
     from bcrl.train.run import fit as fit
     from bcrl.train.run import load_run as load_run
     from bcrl.worlds import make_world as make_world
+    from bcrl.worlds.collect import collect as collect
 
 __version__ = "0.1.0"
 
@@ -43,6 +45,7 @@ _HOMES = {
     "Policy": "bcrl.policy",
     "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
+    "collect": "bcrl.worlds.collect",
     "evaluate": "bcrl.assess",
     "fit": "bcrl.train.run",
     "load": "bcrl.policy",
@@ -51,6 +54,7 @@ _HOMES = {
     "make_method": "bcrl.learn.registry",
     "make_world": "bcrl.worlds",
     "save_data": "bcrl.data",
+    "write_report": "bcrl.report",
 }
 __all__ = [
     "BCRL",
@@ -60,6 +64,7 @@ __all__ = [
     "Policy",
     "Results",
     "Run",
+    "collect",
     "evaluate",
     "fit",
     "load",
@@ -68,6 +73,7 @@ __all__ = [
     "make_method",
     "make_world",
     "save_data",
+    "write_report",
 ]
 
 

@@ -23,8 +23,8 @@ from bcrl.report.theme import MARKERS, PAGE
 
 
 def write_report(
-    path: str | os.PathLike,
     results: Sequence[Result],
+    path: str | os.PathLike,
     *,
     dataset: Dataset | None = None,
     policies: Sequence[Policy] = (),
@@ -32,7 +32,7 @@ def write_report(
     command: str = "",
     more: Sequence[Part] = (),
 ) -> None:
-    """Writes the page, all or nothing."""
+    """Writes the page about these results to `path`, all or nothing; see `report_page`."""
     text = report_page(
         results, dataset=dataset, policies=policies, policy_file=policy_file, command=command, more=more
     )

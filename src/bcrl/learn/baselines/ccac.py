@@ -133,7 +133,7 @@ class CCAC(Baseline):
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
-        left = cost_to_go(data)
+        left = data.sums_to_go(data.costs_2d[:, 0])
         spread = finite_horizon_budget(left, 0.0, data.horizon - data.steps, self.gamma)
         limit = left if self.faithful else np.asarray(spread)
         after = left - data.costs_2d[:, 0]
@@ -314,13 +314,6 @@ class CCAC(Baseline):
     def actor(self, state: TrainState, arrays: Any, normaliser: Normaliser, spec: Spec) -> ToldActor:
         del arrays, spec
         return ToldActor(self.seen_through(normaliser), state.networks["actor"], self.faithful)
-
-
-def cost_to_go(data: Dataset) -> np.ndarray:
-    """(N,) the undiscounted cost of each episode from a transition on, itself included."""
-    costs = data.costs_2d[:, 0].astype(np.float64)
-    total = np.cumsum(costs)
-    return np.maximum(total[data.ends][data.episode] - total + costs, costs)
 
 
 def show(left: Float[Array, "*b 1"], faithful: bool) -> Float[Array, "*b 1"]:

@@ -165,7 +165,7 @@ class CDT(TwoVariants):
         settings = cdt_data.published(self.task) if self.task else cdt_data.from_log(data)
         chosen = cdt_data.labels(data, settings, self.relabel, self.relabel_seed, self.faithful)
         costs = data.costs_2d[:, 0]
-        to_go = np.stack([cdt_data.to_go(data, x) for x in (data.rewards, costs)], axis=1)
+        to_go = data.sums_to_go(np.stack([data.rewards, costs], axis=1))
         rows = Rows.of(
             np.asarray(self.seen_through(normaliser)(jnp.asarray(data.observations))),
             data.actions,

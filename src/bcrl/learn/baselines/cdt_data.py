@@ -198,12 +198,6 @@ def matched(
     return chosen[np.argsort(nearest, kind="stable")] if faithful else chosen
 
 
-def to_go(data: Dataset, x: np.ndarray) -> np.ndarray:
-    """(N,) the sum of `x` over the rest of the episode, this step included."""
-    before = np.concatenate([[0.0], np.cumsum(x, dtype=np.float64)])
-    return before[data.ends + 1][data.episode] - before[:-1]
-
-
 def odds(data: Dataset, labels: Labels, faithful: bool) -> np.ndarray:
     """(m,) how likely each episode is drawn: the less it costs, the more.
 

@@ -247,10 +247,4 @@ def low_return(data: Dataset, gamma: float) -> float:
 
     Not the least, nor min r/(1 − γ): a few bad steps would then decide how much being allowed is worth.
     """
-    returns, to_go = np.zeros(len(data.rewards)), np.zeros(data.episode_count)
-    for step in reversed(range(int(data.episode_lengths.max()))):
-        there = step < data.episode_lengths
-        rows = data.starts[there] + step
-        to_go[there] = data.rewards[rows] + gamma * to_go[there]
-        returns[rows] = to_go[there]
-    return min(0.0, float(np.quantile(returns, 0.05)))
+    return min(0.0, float(np.quantile(data.sums_to_go(data.rewards, gamma), 0.05)))
