@@ -208,4 +208,4 @@ def test_the_verb_writes_page_and_picture(make_results, dataset, tmp_path, capsy
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert str(tmp_path) not in page
-    write_report(tmp_path / "again.html", make_results())
+    write_report(make_results(), tmp_path / "again.html")
