@@ -1,8 +1,6 @@
 """The gradients of Algorithm 1: right where they flow, nothing where they must not."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from finite_differences import check_every_leaf, only_zeros
 
 from bcrl.learn.bcrl import BCRL, Batch, State
 from bcrl.learn.losses import advantage_weight, gaussian_log_density
-from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Spec
 
 SPEC = Spec(2, 1, 2, 20, (1.0, 1.0), 10)
 METHOD = BCRL(hidden=(4,), batch_size=6, dropout=0.3, cost_weights=(1.0, 0.5), tau_r=0.7)
@@ -66,28 +65,6 @@ def batch(_double_precision):
 def augmented(state, batch):
     _, q_c, v_c, next_v_c, _ = METHOD.cost_losses(state.networks["cost"], batch)
     return METHOD.augment(jax.random.key(2), batch, q_c, v_c, next_v_c, SPEC), v_c - q_c
-
-
-def check_every_leaf(networks: Any, loss: Callable[[Any], Any], gradient: Any) -> None:
-    """Central differences in one entry of each array, the one with the steepest slope."""
-    leaves, structure = jax.tree.flatten(networks)
-    slopes = jax.tree.leaves(gradient)
-    assert len(slopes) == len(leaves)
-    loss = jax.jit(loss)
-    for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
-        where = np.unravel_index(int(np.argmax(np.abs(slope))), slope.shape)
-        step = 1e-6
-
-        def at(change, place=place, leaf=leaf, where=where):
-            changed = [*leaves[:place], leaf.at[where].add(change), *leaves[place + 1 :]]
-            return float(loss(jax.tree.unflatten(structure, changed)))
-
-        np.testing.assert_allclose(slope[where], (at(step) - at(-step)) / (2 * step), rtol=1e-5, atol=1e-8)
-    assert max(float(np.abs(slope).max()) for slope in slopes) > 1e-3
-
-
-def only_zeros(tree: Any) -> bool:
-    return all(not np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(tree))
 
 
 def test_cost_losses_by_numpy(state, batch):

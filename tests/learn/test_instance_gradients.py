@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_gradients import check_every_leaf, only_zeros
+from finite_differences import check_every_leaf, only_zeros
 
 from bcrl.learn.bcrl import BCRL, Batch, State
 from bcrl.learn.bcrl_td3 import BCRLTD3
 from bcrl.learn.losses import gaussian_log_density, spread
-from bcrl.learn.protocol import Spec
 from bcrl.learn.networks import apply_each
+from bcrl.learn.protocol import Spec
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 
