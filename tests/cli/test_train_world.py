@@ -7,7 +7,7 @@ import pytest
 from bcrl.cli.arguments import parse
 from bcrl.cli.train import command_for
 from bcrl.errors import BCRLError
-from bcrl.learn.registry import make_method
+from bcrl.learn.registry import default_steps, make_method
 
 FILES = ["--data", "log.npz", "--out", "run"]
 
@@ -29,9 +29,8 @@ def read(*words: str) -> Any:
 )
 def test_a_world_brings_its_family_and_its_own_options(world: str, family: str, own: dict[str, Any]) -> None:
     asked = read("--world", world)
-    method, steps = make_method("bcrl", "paper", family, own)
-    assert asked.options == method
-    assert (asked.family, asked.steps) == (family, steps)
+    assert asked.options == make_method("bcrl", family=family, **own)
+    assert (asked.family, asked.steps) == (family, default_steps("bcrl", "paper", family))
 
 
 def test_what_the_user_gives_wins() -> None:
@@ -42,7 +41,7 @@ def test_what_the_user_gives_wins() -> None:
 
 def test_options_of_bcrl_are_not_taken_for_those_of_another_method() -> None:
     asked = read("--world", "CarCircle", "--method", "caps")
-    assert asked.options == make_method("caps", "paper", "bullet", {})[0]
+    assert asked.options == make_method("caps", family="bullet")
 
 
 def test_an_unknown_world_is_told() -> None:

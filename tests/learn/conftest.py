@@ -1,4 +1,4 @@
-"""Pytest puts the folder of a conftest on the path: so the tests in baselines/ find lane.py too."""
+"""Pytest puts the folder of a conftest on the path: so the tests in baselines/ find its modules too."""
 
 import jax
 import pytest

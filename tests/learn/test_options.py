@@ -7,8 +7,8 @@ import pytest
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll, BCSafe
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.protocol import Normaliser, method_class
-from bcrl.learn.registry import make_method
+from bcrl.learn.protocol import Normaliser
+from bcrl.learn.registry import default_steps, find_method, make_method
 
 BAD = {
     "tau_c": [0.0, -0.1, 0.6, float("nan")],
@@ -68,20 +68,21 @@ def test_cloning_of_safe_episodes_takes_only_those(tiny_log):
 
 
 def test_unknown_names_list_the_known():
-    with pytest.raises(BCRLError, match="known: bcrl, bc-all, bc-safe"):
-        method_class("cpo")
+    with pytest.raises(BCRLError, match=r"known: bcrl, .*, bc-all, bc-safe"):
+        find_method("cpo")
     with pytest.raises(BCRLError, match=r"no option 'tau'.*tau_c"):
-        make_method("bcrl", "paper", "bullet", {"tau": 0.1})
+        make_method("bcrl", tau=0.1)
     with pytest.raises(BCRLError, match="known: paper, cpu"):
-        make_method("bcrl", "gpu", "bullet", {})
+        make_method("bcrl", preset="gpu")
 
 
 def test_given_options_win_over_preset_and_preset_over_family():
-    method, steps = make_method("bcrl", "cpu", "metadrive", {"beta": 5.0, "hidden": [7]})
+    method = make_method("bcrl", preset="cpu", family="metadrive", beta=5.0, hidden=[7])
     assert (method.tracking, method.tau_c, method.beta, method.hidden) == ("direct", 0.4, 5.0, (7,))
-    assert (method.batch_size, steps) == (256, 20_000)
-    method, steps = make_method("bcrl", "paper", "metadrive", {})
-    assert (method.hidden, method.batch_size, steps) == ((256, 256), 512, 200_000)
+    assert (method.batch_size, default_steps("bcrl", "cpu", "metadrive")) == (256, 20_000)
+    method = make_method("bcrl", family="metadrive")
+    assert (method.hidden, method.batch_size) == ((256, 256), 512)
+    assert default_steps("bcrl", "paper", "metadrive") == 200_000
 
 
 @pytest.mark.parametrize("time_limits", ["go-on", "end"])
@@ -110,9 +111,9 @@ def test_prepared_rows(criterion, time_limits, tiny_log):
         arrays.initial_features[:, :size], normal(tiny_log.initial_observations), atol=1e-5
     )
     if criterion == "discounted" and time_limits == "go-on":
-        np.testing.assert_array_equal(batch.goes_on, ~tiny_log.terminals[row])
+        np.testing.assert_array_equal(batch.bootstrap, ~tiny_log.terminals[row])
     else:
-        np.testing.assert_array_equal(batch.goes_on, ~(tiny_log.terminals | tiny_log.timeouts)[row])
+        np.testing.assert_array_equal(batch.bootstrap, ~(tiny_log.terminals | tiny_log.timeouts)[row])
     if criterion == "discounted":
         assert batch.features.shape[1] == size
     else:

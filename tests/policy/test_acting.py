@@ -27,12 +27,10 @@ def untrained(k: int = 1, **options) -> Policy:
     rng = np.random.default_rng(11)
     shape = jax.eval_shape(lambda: method.init(jax.random.key(0), spec))
     state = jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape), x.dtype), shape)
-    cost = state.networks["cost"]  # a least cost of about 2, and actions that cost a little more
-    state = eqx.tree_at(
-        lambda s: (s.networks["cost"].value.biases[-1], s.networks["cost"].target.biases[-1]),
-        state,
-        (cost.value.biases[-1] + 2.0, cost.target.biases[-1] + 2.2),
-    )
+    # A least cost of about 2, and actions that cost a little more.
+    last = lambda s: (s.networks["cost_value"].biases[-1], s.targets["cost_critic"].biases[-1])  # noqa: E731
+    value, critic = last(state)
+    state = eqx.tree_at(last, state, (value + 2.0, critic + 2.2))
     normaliser = Normaliser.of(log.observations)
     actor = method.actor(state, method.prepare(log, normaliser), normaliser, spec)
     return Policy(actor, method, spec, {"seed": 0})

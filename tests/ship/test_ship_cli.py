@@ -10,7 +10,7 @@ from ship_maker import BOX, random_reports
 from bcrl.cli import main
 from bcrl.data import load_data
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.protocol import Spec
+from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.ship import load_scenarios
 from bcrl.ship.file import write
@@ -61,7 +61,7 @@ def test_from_ais_to_a_table(tmp_path, capsys):
 
 def test_a_policy_that_did_not_learn_from_ships_is_refused(sea_file, tmp_path, capsys):
     method, spec = BCAll(hidden=(8,)), Spec(6, 2, 1, horizon=10, max_cost=(1.0,), steps=1)
-    Policy(method.blank_actor(spec), method, spec, {}).save(tmp_path / "other.bcrl")
+    Policy(blank_actor(method, spec), method, spec, {}).save(tmp_path / "other.bcrl")
     with pytest.raises(SystemExit) as stop:
         main(["ship", "evaluate", str(tmp_path / "other.bcrl"), "--scenarios", str(sea_file)])
     assert stop.value.code == 2

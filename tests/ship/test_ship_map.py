@@ -19,7 +19,7 @@ from ship_maker import BOX, sea
 from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.protocol import Spec
+from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.report.ship.coastline import read_coastline
 from bcrl.report.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map
@@ -199,7 +199,7 @@ def test_show_writes_the_map_and_the_picture(small, tmp_path, capsys):
     method = BCAll(hidden=(8,))
     spec = Spec(world.observation_size, world.action_size, 1, horizon=60, max_cost=(1.0,), steps=1)
     (tmp_path / "cloned").mkdir()
-    Policy(method.blank_actor(spec), method, spec, {}).save(tmp_path / "cloned" / "policy-0.bcrl")
+    Policy(blank_actor(method, spec), method, spec, {}).save(tmp_path / "cloned" / "policy-0.bcrl")
     (tmp_path / "coast.json").write_text(
         json.dumps({"type": "Polygon", "coordinates": [degrees((0, 0), (900, 0), (0, 900))]})
     )

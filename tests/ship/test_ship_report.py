@@ -17,7 +17,7 @@ from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.files import write_text
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.learn.protocol import Spec
+from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.report.ship.page import map_section, ship_report_page, typical_scenario
 from bcrl.ship.evaluate import ShipResult, table_lines
@@ -175,7 +175,7 @@ def folder(scenarios, tmp_path):
     spec = Spec(world.observation_size, world.action_size, 1, horizon=60, max_cost=(1.0,), steps=1)
     for name in ("other", "expert"):
         (tmp_path / name).mkdir()
-        Policy(method.blank_actor(spec), method, spec, {}).save(tmp_path / name / "policy-0.bcrl")
+        Policy(blank_actor(method, spec), method, spec, {}).save(tmp_path / name / "policy-0.bcrl")
     return tmp_path
 
 

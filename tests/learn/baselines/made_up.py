@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import PRNGKeyArray
 
 import bcrl
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.parts import VAE
+from bcrl.learn.batch import Batch
 from bcrl.learn.protocol import Normaliser
 from bcrl.policy import Policy
 
@@ -18,9 +19,9 @@ def six_transitions(rng: np.random.Generator, action_size: int) -> Batch:
         features=jnp.asarray(rng.normal(size=(6, 2))),
         action=jnp.asarray(rng.uniform(-1, 1, (6, action_size))),
         reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random(6)),
+        cost=jnp.asarray(rng.random((6, 1))),
         next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
+        bootstrap=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
     )
 
 
@@ -47,3 +48,10 @@ def check_file_of_squashed_mean(method, state, spec, folder) -> None:
     np.testing.assert_array_equal(action, loaded.start(threshold=6, batch=3).act(observations))
     seen = observations if method.faithful else (observations - normaliser.mean) / normaliser.std
     np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
+
+
+def step_size_after(optimiser: optax.GradientTransformation, steps: int) -> float:
+    """The step of an Adam that has seen the gradient 1 so many times."""
+    one = jnp.ones(1)
+    state = optax.tree_utils.tree_set(optimiser.init(one), count=jnp.asarray(steps), mu=one, nu=one)
+    return -float(optimiser.update(one, state, one)[0][0])

@@ -6,31 +6,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, random_like
+from finite_differences import check_every_leaf, random_like
 from lane import lane_log
 from made_up import six_transitions
 
-from bcrl.learn.baselines.bc import BCAll, BCSafe, State
+from bcrl.learn.baselines.bc import BCAll, BCSafe
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
+from bcrl.learn.train_state import TrainState
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCAll(hidden=(4,), dropout=0.0)
 
 
-def loss_of(policy):
+def step_from(policy):
+    """The state after one step, and its metrics."""
     batch = six_transitions(np.random.default_rng(0), 2)
-    state = METHOD.init(jax.random.key(0), SPEC)
-    _, metrics = METHOD.update(
-        State(policy, state.optimiser), (batch.features, batch.action), jax.random.key(1), SPEC, ("policy",)
-    )
-    return metrics["policy/loss"]
+    state = TrainState.start({"policy": policy}, METHOD.optimisers(SPEC))
+    return METHOD.update(state, [batch.features, batch.action], jax.random.key(1), SPEC, ("all",))
+
+
+def loss_of(policy):
+    return step_from(policy)[1]["policy/loss"]
 
 
 def make_policy():
-    return random_like(METHOD.init(jax.random.key(0), SPEC).policy, seed=1)
+    return random_like(METHOD.init(jax.random.key(0), SPEC).networks["policy"], seed=1)
 
 
 def test_the_loss_by_numpy(double):
@@ -43,16 +46,13 @@ def test_the_loss_by_numpy(double):
 
 def test_the_gradient_by_differences(double):
     policy = make_policy()
-    check_steepest(policy, loss_of, jax.jit(jax.grad(loss_of))(policy))
+    check_every_leaf(policy, loss_of, jax.jit(jax.grad(loss_of))(policy))
 
 
 def test_a_step_goes_down(double):
     policy = make_policy()
-    batch = six_transitions(np.random.default_rng(0), 2)
-    before = State(policy, METHOD.init(jax.random.key(0), SPEC).optimiser)
-    sample = (batch.features, batch.action)
-    after, _ = METHOD.update(before, sample, jax.random.key(1), SPEC, ("policy",))
-    assert loss_of(after.policy) < loss_of(policy)
+    after, metrics = step_from(policy)
+    assert loss_of(after.networks["policy"]) < metrics["policy/loss"]
 
 
 @pytest.mark.parametrize("threshold", [0.0, 3.0, 8.0, 99.0])
@@ -61,11 +61,13 @@ def test_what_is_cloned(threshold):
     normaliser = Normaliser.of(log.observations)
     kept = log.costs.reshape(60, 20).sum(axis=1) <= threshold
     assert threshold == 99.0 or 0 < kept.sum() < 60
-    arrays = BCSafe(threshold=threshold).prepare(log, normaliser)
-    np.testing.assert_allclose(arrays.actions, log.actions.reshape(60, 20, 1)[kept].reshape(-1, 1), atol=2e-5)
-    everything = BCAll().prepare(log, normaliser)
-    np.testing.assert_allclose(everything.actions, log.actions, atol=2e-5)
-    np.testing.assert_allclose(everything.features, normaliser(jnp.asarray(log.observations)))
+    wanted = log.actions.reshape(60, 20, 1)[kept].reshape(-1, 1)
+    rows = BCSafe(threshold=threshold).prepare(log, normaliser)
+    np.testing.assert_allclose(rows.take(np.arange(len(wanted)))[1], wanted, atol=2e-5)
+    assert len(rows.table) == len(wanted)
+    features, actions = BCAll().prepare(log, normaliser).take(np.arange(len(log)))
+    np.testing.assert_allclose(actions, log.actions, atol=2e-5)
+    np.testing.assert_allclose(features, normaliser(jnp.asarray(log.observations)))
 
 
 @pytest.mark.parametrize(("method", "expected"), [(BCAll, 0.0), (BCSafe, -0.6)])
@@ -84,7 +86,7 @@ def test_it_does_as_the_drivers_did(method, expected):
 
 @pytest.mark.parametrize("family", ["bullet", "safety-gym", "metadrive"])
 def test_its_network_is_that_of_bcrl(family):
-    ours, theirs = (make_method(name, "paper", family, {})[0] for name in ("bc-all", "bcrl"))
+    ours, theirs = (make_method(name, family=family) for name in ("bc-all", "bcrl"))
     assert isinstance(theirs, BCRL)
     for name in ("hidden", "dropout", "learning_rate", "batch_size"):
         assert getattr(ours, name) == getattr(theirs, name)

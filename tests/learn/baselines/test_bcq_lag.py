@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, is_zero, random_like
+from finite_differences import check_every_leaf, only_zeros, random_like
 from lane import Lane, lane_log
 from made_up import six_transitions, vae_loss
 
 import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, State, careful
+from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, careful
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 
@@ -31,21 +32,21 @@ def make_sample(method: BCQLag) -> Sample:
     return Sample(batch, jnp.asarray(rng.normal(size=(0 if method.faithful else 5, 2))))
 
 
-def make_state(method: BCQLag) -> State:
+def make_state(method: BCQLag) -> TrainState:
     """Parameters away from the start of training, where targets equal the networks; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
     moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
     multiplier = Multiplier(jnp.asarray(PRICE), jnp.asarray(0.5), jnp.asarray(-0.2))
-    return State(random_like(shapes.networks, 1), random_like(shapes.targets, 2), moments, multiplier)
+    return TrainState(random_like(shapes.networks, 1), random_like(shapes.targets, 2), moments, multiplier)
 
 
-def losses_of(method: BCQLag, state: State):
+def losses_of(method: BCQLag, state: TrainState):
     sample = make_sample(method)
 
     @jax.jit
     def losses(changed):
         networks = {**state.networks, **changed}
-        return method.losses(networks, state.targets, state.multiplier, sample, jax.random.key(3), SPEC)
+        return method.losses(networks, state.targets, state.extra, sample, jax.random.key(3), SPEC)
 
     return losses
 
@@ -73,10 +74,10 @@ def test_backups_by_hand():
     batch, next_q, next_q_c = sample.batch, jnp.arange(6.0), 10.0 + jnp.arange(6.0)
     goal, goal_c = METHOD.goals(batch, next_q, next_q_c)
     np.testing.assert_allclose(goal, batch.reward + 0.9 * np.array([0, 1, 2, 0, 4, 5]), rtol=1e-6)
-    np.testing.assert_allclose(goal_c, batch.cost + 0.9 * np.array([10, 11, 12, 0, 14, 15]), rtol=1e-6)
+    np.testing.assert_allclose(goal_c, batch.only_cost + 0.9 * np.array([10, 11, 12, 0, 14, 15]), rtol=1e-6)
     faithful, faithful_c = FAITHFUL.goals(batch, next_q, next_q_c)
     np.testing.assert_allclose(faithful, goal)
-    np.testing.assert_allclose(faithful_c, batch.cost + 0.9 * np.arange(10, 16), rtol=1e-6)
+    np.testing.assert_allclose(faithful_c, batch.only_cost + 0.9 * np.arange(10, 16), rtol=1e-6)
 
 
 @pytest.mark.parametrize("price", [0.0, 0.7, 50.0])
@@ -122,8 +123,8 @@ def test_losses_by_numpy(double):
     next_q, next_q_c = map(np.asarray, METHOD.values(slow, ahead, jnp.asarray(PRICE), next_key))
     pairs = jnp.concatenate([batch.features, batch.action], axis=1)
     fast = np.asarray(apply_each(networks["critics"], pairs))[..., 0]
-    goal = batch.reward + 0.9 * batch.goes_on * next_q[:6]
-    goal_c = batch.cost + 0.9 * batch.goes_on * next_q_c[:6]
+    goal = batch.reward + 0.9 * batch.bootstrap * next_q[:6]
+    goal_c = batch.only_cost + 0.9 * batch.bootstrap * next_q_c[:6]
     np.testing.assert_allclose(metrics["critic/loss"], ((fast[:4] - goal) ** 2).mean(1).sum())
     np.testing.assert_allclose(metrics["cost/loss"], ((fast[4:] - goal_c) ** 2).mean(1).sum())
 
@@ -176,7 +177,7 @@ def test_every_network_follows_its_own_loss_alone(double):
             metrics = losses({part: network})[1][1]
             return sum(metrics[name] for name in names)
 
-        check_steepest(state.networks[part], loss, gradients[part])
+        check_every_leaf(state.networks[part], loss, gradients[part])
 
 
 def test_no_gradient_passes_through_the_price(double):
@@ -188,7 +189,7 @@ def test_no_gradient_passes_through_the_price(double):
             metrics = losses(networks)[1][1]
             return metrics["cost/expected"] + metrics["policy/multiplier"]
 
-        assert is_zero(jax.jit(jax.grad(price))(state.networks))
+        assert only_zeros(jax.jit(jax.grad(price))(state.networks))
 
 
 def test_one_update(double):
@@ -201,7 +202,7 @@ def test_one_update(double):
             np.testing.assert_allclose(x, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
     for old, new in zip(*map(jax.tree.leaves, (state.networks, after.networks)), strict=True):
         assert np.abs(new - old).max() == pytest.approx(1e-3, rel=0.02)  # Adam's first step is its rate
-    assert float(after.multiplier.value) == float(metrics["policy/multiplier"])
+    assert float(after.extra.value) == float(metrics["policy/multiplier"])
 
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])

@@ -5,16 +5,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, is_zero, random_like
+from finite_differences import check_every_leaf, only_zeros, random_like
 from lane import Lane, lane_log
-from made_up import six_transitions
+from made_up import six_transitions, step_size_after
 
 import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import in_sample
 from bcrl.learn.baselines.caps import CAPS, head_weights
-from bcrl.learn.baselines.common import Batch
+from bcrl.learn.batch import Batch
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
@@ -29,15 +29,14 @@ def make_batch() -> Batch:
     return six_transitions(np.random.default_rng(0), 2)
 
 
-def make_networks(method: CAPS) -> dict:
-    return random_like(jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).networks, seed=1)
+def make_networks(method: CAPS) -> tuple[dict, dict]:
+    """Networks and target networks, away from the start of training, where they are equal."""
+    shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
+    return random_like(shapes.networks, seed=1), random_like(shapes.targets, seed=2)
 
 
-def losses(method: CAPS, networks: dict):
-    trained = {name: networks[name] for name in method.rates(SPEC)}
-    return trained, jax.jit(
-        lambda changed: method.losses({**trained, **changed}, networks["targets"], make_batch())
-    )
+def losses(method: CAPS, networks: dict, targets: dict):
+    return jax.jit(lambda changed: method.losses({**networks, **changed}, targets, make_batch()))
 
 
 def test_weights_of_the_heads_by_hand():
@@ -58,15 +57,15 @@ def test_backup_by_hand():
 
 
 def test_losses_by_numpy(double):
-    networks, batch = make_networks(METHOD), make_batch()
-    _, metrics = losses(METHOD, networks)[1]({})
+    (networks, targets), batch = make_networks(METHOD), make_batch()
+    _, metrics = losses(METHOD, networks, targets)({})
     pairs = np.concatenate([batch.features, batch.action], 1)
-    slow, fast = (np.asarray(apply_each(networks[n], pairs))[..., 0] for n in ("targets", "critics"))
+    slow, fast = (np.asarray(apply_each(n["critics"], pairs))[..., 0] for n in (targets, networks))
     q, q_c = slow[:2].min(0), slow[2:].max(0)
     v, v_c = np.asarray(apply_each(networks["values"], batch.features))[..., 0]
     next_v, next_v_c = np.asarray(apply_each(networks["values"], batch.next_features))[..., 0]
-    goal = batch.reward + 0.99 * batch.goes_on * next_v
-    goal_c = batch.cost + 0.99 * batch.goes_on * next_v_c
+    goal = batch.reward + 0.99 * batch.bootstrap * next_v
+    goal_c = batch.only_cost + 0.99 * batch.bootstrap * next_v_c
     wanted = {
         "reward/value_loss": np.mean(np.where(q < v, 0.3, 0.7) * (q - v) ** 2),
         "reward/critic_loss": np.mean((fast[:2] - goal) ** 2),
@@ -80,7 +79,7 @@ def test_losses_by_numpy(double):
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL])
 def test_loss_of_the_heads_by_numpy(method, double):
-    heads, batch = make_networks(method)["heads"], make_batch()
+    heads, batch = make_networks(method)[0]["heads"], make_batch()
     advantage, saved = np.array([-1.0, 0, 0.2, 5, 1, -0.1]), np.array([0.3, 9, 0, -2, 0.1, 0.2])
     found = method.heads_loss(heads, batch, jnp.asarray(advantage), jnp.asarray(saved))
     by_reward, by_cost = (np.minimum(np.exp(3 * x), 100) for x in (advantage, saved))
@@ -96,7 +95,8 @@ def test_loss_of_the_heads_by_numpy(method, double):
 
 def test_gradients_reach_their_own_networks_alone(double):
     """The gradient is that of the sum of all losses; the differences are of each network's own losses."""
-    trained, loss = losses(METHOD, make_networks(METHOD))
+    trained, targets = make_networks(METHOD)
+    loss = losses(METHOD, trained, targets)
     gradient = jax.jit(jax.grad(lambda t: loss(t)[0]))(trained)
     own = {
         "values": ("reward/value_loss", "cost/value_loss"),
@@ -105,7 +105,7 @@ def test_gradients_reach_their_own_networks_alone(double):
     }
     assert own.keys() == trained.keys()
     for name, mine in own.items():
-        check_steepest(
+        check_every_leaf(
             trained[name],
             lambda n, name=name, mine=mine: sum(loss({name: n})[1][m] for m in mine),
             gradient[name],
@@ -114,16 +114,19 @@ def test_gradients_reach_their_own_networks_alone(double):
 
 
 def test_as_released_the_spread_is_never_learned(double):
-    trained, loss = losses(FAITHFUL, make_networks(FAITHFUL))
+    trained, targets = make_networks(FAITHFUL)
+    loss = losses(FAITHFUL, trained, targets)
     gradient = jax.jit(jax.grad(lambda t: loss(t)[0]))(trained)
-    assert is_zero(gradient["heads"].log_std)
-    assert not is_zero(gradient["heads"].trunk)
+    assert only_zeros(gradient["heads"].log_std)
+    assert not only_zeros(gradient["heads"].trunk)
 
 
 def test_learning_rates():
-    fixed, released = (method.rates(SPEC)["heads"] for method in (METHOD, FAITHFUL))
-    assert float(fixed(SPEC.steps)) == 0.0
-    assert float(released(100_000)) == pytest.approx(0.976 * 3e-4, rel=1e-3)
+    fixed, released = (method.optimisers(SPEC) for method in (METHOD, FAITHFUL))
+    assert step_size_after(fixed["heads"], SPEC.steps) == 0.0
+    assert step_size_after(released["heads"], 100_000) == pytest.approx(0.976 * 3e-4, rel=1e-3)
+    for name in ("values", "critics"):  # these do not decay
+        assert step_size_after(fixed[name], 100_000) == pytest.approx(3e-4, rel=1e-3)
 
 
 def test_one_step_moves_every_network_and_the_targets_follow():
@@ -139,7 +142,7 @@ def test_one_step_moves_every_network_and_the_targets_follow():
         assert all(moved), name
     for old, fast, found in zip(
         *map(
-            jax.tree.leaves, (state.networks["targets"], after.networks["critics"], after.networks["targets"])
+            jax.tree.leaves, (state.targets["critics"], after.networks["critics"], after.targets["critics"])
         ),
         strict=True,
     ):
@@ -191,8 +194,8 @@ def test_a_bad_option_is_named(name, value):
 
 
 def test_family_options():
-    assert make_method("caps", "paper", "metadrive", {})[0] == CAPS(tau_r=0.5, tau_c=0.5)
-    assert make_method("caps", "paper", "bullet", {})[0] == CAPS()
+    assert make_method("caps", family="metadrive") == CAPS(tau_r=0.5, tau_c=0.5)
+    assert make_method("caps", family="bullet") == CAPS()
 
 
 def test_variants_prepare_data_differently():

@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from finite_differences import check_steepest, random_like
+from finite_differences import check_every_leaf, random_like
 from lane import Lane, lane_log
 
 import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines import cdt_data
-from bcrl.learn.baselines.cdt import CDT, Batch, SequenceActor
+from bcrl.learn.baselines.cdt import CDT, SequenceActor, Windows
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.train.run import fit
@@ -28,12 +28,14 @@ FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 
 
 def make_policy(method: CDT = METHOD):
-    return random_like(jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).policy, seed=1)
+    return random_like(
+        jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).networks["policy"], seed=1
+    )
 
 
-def make_batch() -> Batch:
+def make_batch() -> Windows:
     rng = np.random.default_rng(0)
-    return Batch(
+    return Windows(
         goals=jnp.asarray(rng.normal(size=(4, 3, 2))),
         features=jnp.asarray(rng.normal(size=(4, 3, 3))),
         action=jnp.asarray(rng.uniform(-1, 1, (4, 3, 2))),
@@ -162,13 +164,15 @@ def test_gradients(double):
     """Of the sum of both losses, with dropout; the differences are of the policy's loss and of η's alone."""
     batch, key = make_batch(), jax.random.key(2)
     policy, log_eta = make_policy(), jnp.asarray(-0.7)
-    trained = (policy, log_eta)
-    gradient, metrics = gradients(trained, batch, key)
-    check_steepest(
-        policy, lambda p: METHOD.losses((p, log_eta), batch, key, SPEC)[1]["policy/loss"], gradient[0]
-    )
+    gradient, metrics = gradients({"policy": policy, "log_eta": log_eta}, batch, key)
+
+    def policy_loss(policy):
+        trained = {"policy": policy, "log_eta": log_eta}
+        return METHOD.losses(trained, batch, key, SPEC)[1]["policy/loss"]
+
+    check_every_leaf(policy, policy_loss, gradient["policy"])
     wanted = np.exp(-0.7) * (metrics["policy/entropy"] + 1.0)
-    np.testing.assert_allclose(gradient[1], wanted, rtol=1e-10)
+    np.testing.assert_allclose(gradient["log_eta"], wanted, rtol=1e-10)
 
 
 def test_padding_teaches_nothing(double):
@@ -180,7 +184,7 @@ def test_padding_teaches_nothing(double):
         action=jnp.where(hidden[..., None], 0.3, batch.action),
         costs=jnp.where(hidden, 1 - batch.costs, batch.costs),
     )
-    trained = (make_policy(), jnp.asarray(0.0))
+    trained = {"policy": make_policy(), "log_eta": jnp.asarray(0.0)}
     one, two = (gradients(trained, b, jax.random.key(2))[0] for b in (batch, other))
     for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
@@ -192,7 +196,7 @@ def test_a_step_keeps_every_type():
     batch = jax.eval_shape(lambda: jax.tree.map(jnp.float32, make_batch()))
     batch = dataclasses.replace(batch, time=jax.ShapeDtypeStruct((4, 3), jnp.int32))
     after = jax.eval_shape(
-        lambda s, b: METHOD.update(s, b, jax.random.key(0), SPEC, ("policy",))[0], state, batch
+        lambda s, b: METHOD.update(s, b, jax.random.key(0), SPEC, ("all",))[0], state, batch
     )
     kinds = [[(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(tree)] for tree in (state, after)]
     assert kinds[0] == kinds[1]
@@ -203,9 +207,10 @@ def test_warm_up_and_clipping():
     method = dataclasses.replace(METHOD, learning_rate=0.5, weight_decay=0.0)
     weights: Any = {"a": jnp.zeros(2), "b": jnp.zeros(1)}
     slope: Any = {"a": jnp.asarray([3.0, -4.0]), "b": jnp.asarray([12.0])}
-    state = method.optimiser.init(weights)
+    optimiser = method.optimisers["policy"]
+    state = optimiser.init(weights)
     for step in (1, 2):
-        change, state = method.optimiser.update(slope, state, weights)
+        change, state = optimiser.update(slope, state, weights)
         np.testing.assert_allclose(change["a"], [-0.001 * step, 0.001 * step], rtol=1e-4)
     assert isinstance(state, tuple)
     # The norm was 13, and its first moment after two steps is 0.19 of what the gradient was cut to.

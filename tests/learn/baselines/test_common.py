@@ -46,7 +46,7 @@ def test_backups_end_at_terminals_and_at_time_limits(method, variant):
     seen = found.seen_through(normaliser)
     row = np.rint(np.asarray(batch.features * seen.std + seen.mean))[:, 0]
     assert set(ended) < set(row), "every end is drawn"
-    np.testing.assert_array_equal(batch.goes_on, ~np.isin(row, ended))
+    np.testing.assert_array_equal(batch.bootstrap, ~np.isin(row, ended))
 
 
 @pytest.mark.parametrize("variant", ["fixed", "faithful"])

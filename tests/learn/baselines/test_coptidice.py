@@ -6,16 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, random_like
+from finite_differences import check_every_leaf, random_like
 from lane import Lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions
 
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.coptidice import COptiDICE, Sample, State, Values, divergence_of, weight_of
+from bcrl.learn.baselines.coptidice import COptiDICE, Sample, Values, divergence_of, weight_of
 from bcrl.learn.losses import gaussian_log_density
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.train_state import TrainState
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
@@ -32,11 +33,11 @@ def make_sample() -> Sample:
     return Sample(batch, *map(jnp.asarray, arrays))
 
 
-def make_state(method: COptiDICE) -> State:
+def make_state(method: COptiDICE) -> TrainState:
     """Parameters away from the start of training; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
     moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
-    return State(random_like(shapes.networks, 1), moments)
+    return TrainState(random_like(shapes.networks, 1), {}, moments)
 
 
 def softplus(x: np.ndarray) -> np.ndarray:
@@ -79,22 +80,22 @@ def test_losses_by_numpy(double):
     price, temperature = softplus(np.asarray(state.networks["multipliers"]))
     nu, chi = METHOD.values(state.networks["values"], sample)
 
-    e = np.asarray(batch.reward - price * batch.cost + 0.9 * batch.goes_on * nu.ahead - nu.here)
+    e = np.asarray(batch.reward - price * batch.only_cost + 0.9 * batch.bootstrap * nu.ahead - nu.here)
     w = np.where(e < 0, np.exp(e / 0.5), e / 0.5 + 1)
     f = np.where(w < 1, w * (np.log(w) - 1) + 1, (w - 1) ** 2 / 2)
     assert e.min() < 0 < e.max()
     nu_loss = 0.1 * np.mean(sample.start_weight * nu.start) + np.mean(w * e - 0.5 * f)
     np.testing.assert_allclose(metrics["value/loss"], nu_loss)
 
-    ahead = batch.cost + 0.9 * batch.goes_on * chi.ahead - chi.here
+    ahead = batch.only_cost + 0.9 * batch.bootstrap * chi.ahead - chi.here
     l = np.asarray(0.1 * sample.start_weight * chi.start + w * ahead)  # noqa: E741
     v = 6 * np.exp(l / temperature) / np.exp(l / temperature).sum()
     np.testing.assert_allclose(metrics["cost/loss"], np.mean(v * l))
-    np.testing.assert_allclose(metrics["cost/expected"], np.mean(v * w * batch.cost))
+    np.testing.assert_allclose(metrics["cost/expected"], np.mean(v * w * batch.only_cost))
     divergence = np.mean(v * np.log(v) - v + 1)
     np.testing.assert_allclose(metrics["cost/temperature_loss"], temperature * (0.01 - divergence))
     # κ = 6 in 20 steps is 0.3 a step, and the weights of an episode sum to 1 − γ²⁰.
-    multiplier_loss = price * (0.3 * (1 - 0.9**20) - np.mean(v * w * batch.cost))
+    multiplier_loss = price * (0.3 * (1 - 0.9**20) - np.mean(v * w * batch.only_cost))
     np.testing.assert_allclose(metrics["cost/multiplier_loss"], multiplier_loss, rtol=1e-6)
 
     mean, log_std = state.networks["actor"](sample.noisy_features)
@@ -119,7 +120,7 @@ def test_with_no_doubt_left_the_cost_is_the_plain_average():
     sample, w = make_sample(), jnp.arange(6.0)
     chi = Values(jnp.arange(6.0), jnp.ones(6), jnp.zeros(6))
     _, cost, divergence = METHOD.chi_loss(chi, w, sample, jnp.asarray(1e8))
-    assert float(cost) == pytest.approx(float(np.mean(w * sample.batch.cost)), rel=1e-5)
+    assert float(cost) == pytest.approx(float(np.mean(w * sample.batch.only_cost)), rel=1e-5)
     assert float(divergence) == pytest.approx(0.0, abs=1e-5)
     # With little of it the costly rows weigh more.
     assert float(METHOD.chi_loss(chi, w, sample, jnp.asarray(0.5))[2]) > 0.1
@@ -139,7 +140,7 @@ def test_every_parameter_follows_its_own_losses_alone(method, double):
 
         return loss
 
-    check_steepest(state.networks["actor"], loss_of("actor", "policy/loss"), gradients["actor"])
+    check_every_leaf(state.networks["actor"], loss_of("actor", "policy/loss"), gradients["actor"])
 
     # ν and χ share a module: one is moved by its loss while the other, and w, stand still.
     half = 2 if method.faithful else 1
@@ -152,7 +153,7 @@ def test_every_parameter_follows_its_own_losses_alone(method, double):
             values = jax.tree.map(lambda x, y: x.at[place].set(y), state.networks["values"], part)
             return loss_of("values", name)(values)
 
-        check_steepest(jax.tree.map(lambda x, p=place: x[p], state.networks["values"]), loss, slopes)
+        check_every_leaf(jax.tree.map(lambda x, p=place: x[p], state.networks["values"]), loss, slopes)
 
     # dλ/dx = sigmoid(x) for λ = softplus(x); cost and divergence are given.
     price, temperature = metrics["cost/multiplier"], metrics["cost/temperature"]
@@ -211,7 +212,7 @@ def test_visits_end_at_time_limits():
     """All of the lane's episodes end there; ν, trained on a chain that never comes back, stays bounded."""
     log = lane_log(episodes=8)
     sample = METHOD.sample(METHOD.prepare(log, Normaliser.of(log.observations)), jax.random.key(0))
-    assert 0.0 < float(sample.batch.goes_on.mean()) < 1.0
+    assert 0.0 < float(sample.batch.bootstrap.mean()) < 1.0
 
     steps = np.tile(np.arange(20.0, dtype=np.float32), 8)  # one state for each step
     chain = dataclasses.replace(

@@ -6,17 +6,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, is_zero, random_like
+from finite_differences import check_every_leaf, only_zeros, random_like
 from lane import Lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions, vae_loss
 
 from bcrl.assess.rollout import roll_out
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.cpq import CPQ, Sample, State, low_return
+from bcrl.learn.baselines.cpq import CPQ, Sample, low_return
 from bcrl.learn.baselines.parts import latent_kl
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
 from bcrl.train.run import fit
 
@@ -33,19 +34,21 @@ def make_sample() -> Sample:
     return Sample(six_transitions(np.random.default_rng(0), 1), jnp.asarray(-3.0))
 
 
-def make_state(method: CPQ) -> State:
+def make_state(method: CPQ) -> TrainState:
     """Parameters away from the start of training, where targets equal the critics; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
     moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
     networks, targets = random_like(shapes.networks, 1), random_like(shapes.targets, 2)
-    return State(networks, targets, moments, jnp.asarray(LOG_ALPHA))
+    return TrainState(networks, targets, moments, jnp.asarray(LOG_ALPHA))
 
 
-def losses_of(method: CPQ, state: State):
+def losses_of(method: CPQ, state: TrainState):
     @jax.jit
     def losses(changed):
         networks = {**state.networks, **changed}
-        return method.losses(networks, state.targets, state.log_alpha, make_sample(), jax.random.key(3), SPEC)
+        return method.losses(
+            networks, state.targets["critics"], state.extra, make_sample(), jax.random.key(3), SPEC
+        )
 
     return losses
 
@@ -57,10 +60,10 @@ def test_backups_by_hand():
     worth = np.array([5.0, -3.0, -6.0, 0.0, -3.0, -3.0])  # −3 is the worst return; row 3 ends the episode
     np.testing.assert_allclose(goal, sample.batch.reward + 0.9 * worth, rtol=1e-6)
     ended = np.array([0.0, 9.0, 1.0, 0.0, 2.0, 1.5])
-    np.testing.assert_allclose(goal_c, sample.batch.cost + 0.9 * ended, rtol=1e-6)
+    np.testing.assert_allclose(goal_c, sample.batch.only_cost + 0.9 * ended, rtol=1e-6)
     # As released, the backup of cost does not know an end.
     _, goal_c = FAITHFUL.goals(sample, next_q, next_q_c, jnp.asarray(1.2))
-    np.testing.assert_allclose(goal_c, sample.batch.cost + 0.9 * next_q_c, rtol=1e-6)
+    np.testing.assert_allclose(goal_c, sample.batch.only_cost + 0.9 * next_q_c, rtol=1e-6)
 
 
 def test_what_is_not_allowed_is_worth_a_low_return_of_the_log():
@@ -108,17 +111,19 @@ def test_where_nothing_is_allowed_the_faithful_actor_gets_no_gradient(double):
         return method.actor_loss(*method.judge(state.networks["critics"], features, action), limit)
 
     slopes = jax.jit(jax.grad(loss), static_argnums=1)
-    assert is_zero(slopes(state.networks["actor"], FAITHFUL))
-    assert not is_zero(slopes(state.networks["actor"], METHOD))
+    assert only_zeros(slopes(state.networks["actor"], FAITHFUL))
+    assert not only_zeros(slopes(state.networks["actor"], METHOD))
 
 
 def test_two_critics_are_the_smaller_reward_and_the_mean_cost(double):
     state, batch = make_state(METHOD), make_sample().batch
-    values = np.asarray(apply_each(state.targets, jnp.concatenate([batch.features, batch.action], 1)))[..., 0]
-    q, q_c = METHOD.judge(state.targets, batch.features, batch.action)
+    values = np.asarray(
+        apply_each(state.targets["critics"], jnp.concatenate([batch.features, batch.action], 1))
+    )[..., 0]
+    q, q_c = METHOD.judge(state.targets["critics"], batch.features, batch.action)
     np.testing.assert_allclose(q, values[:2].min(0))
     np.testing.assert_allclose(q_c, values[2:].mean(0))
-    q, q_c = FAITHFUL.judge(state.targets, batch.features, batch.action)
+    q, q_c = FAITHFUL.judge(state.targets["critics"], batch.features, batch.action)
     np.testing.assert_allclose(q, values[:2].min(0))
     np.testing.assert_allclose(q_c, values[2:].min(0))
 
@@ -139,13 +144,17 @@ def test_the_gaps_of_strange_actions_by_numpy(double):
     state, features = make_state(METHOD), make_sample().batch.features
     actions = jnp.asarray(np.random.default_rng(3).uniform(-1, 1, (3, 6, 1)))
     strange = jnp.asarray(np.random.default_rng(4).random((3, 6)) < 0.5)
-    q_c = np.stack([METHOD.judge(state.targets, features, a)[1] for a in actions])
+    q_c = np.stack([METHOD.judge(state.targets["critics"], features, a)[1] for a in actions])
     level = np.median(q_c[strange])
-    gap, raisable = METHOD.strange_gaps(state.targets, features, actions, strange, jnp.asarray(level))
+    gap, raisable = METHOD.strange_gaps(
+        state.targets["critics"], features, actions, strange, jnp.asarray(level)
+    )
     np.testing.assert_allclose(gap, np.mean(level - q_c[strange]))
     np.testing.assert_allclose(raisable, np.mean(np.maximum(level - q_c[strange], 0)))
     assert gap != raisable
-    none = METHOD.strange_gaps(state.targets, features, actions, jnp.zeros((3, 6), bool), jnp.asarray(level))
+    none = METHOD.strange_gaps(
+        state.targets["critics"], features, actions, jnp.zeros((3, 6), bool), jnp.asarray(level)
+    )
     assert [float(x) for x in none] == [0.0, 0.0]
 
 
@@ -165,9 +174,9 @@ def test_losses_by_numpy(double):
     vae_key, strange_key = jax.random.split(penalty_key)
 
     next_action = networks["actor"].draw(batch.next_features, next_key)
-    next_q, next_q_c = METHOD.judge(state.targets, batch.next_features, next_action)
-    goal = batch.reward + 0.9 * batch.goes_on * np.where(next_q_c <= LIMIT, next_q, -3.0)
-    goal_c = batch.cost + 0.9 * batch.goes_on * next_q_c
+    next_q, next_q_c = METHOD.judge(state.targets["critics"], batch.next_features, next_action)
+    goal = batch.reward + 0.9 * batch.bootstrap * np.where(next_q_c <= LIMIT, next_q, -3.0)
+    goal_c = batch.only_cost + 0.9 * batch.bootstrap * next_q_c
     fast = apply_each(networks["critics"], jnp.concatenate([batch.features, batch.action], 1))[..., 0]
     np.testing.assert_allclose(metrics["critic/loss"], ((fast[:2] - goal) ** 2).mean(1).sum())
     np.testing.assert_allclose(metrics["cost/loss"], ((fast[2:] - goal_c) ** 2).mean(1).sum())
@@ -206,20 +215,22 @@ def test_every_network_follows_its_own_losses_alone(method, double):
             metrics = losses({part: network})[1][1]
             return sum(metrics[name] for name in names)
 
-        check_steepest(state.networks[part], loss, gradients[part])
+        check_every_leaf(state.networks[part], loss, gradients[part])
 
 
 def test_one_update(double):
     state = make_state(METHOD)
     update = jax.jit(METHOD.update, static_argnums=(3, 4))
     after, _ = update(state, make_sample(), jax.random.key(3), SPEC, ("all",))
-    leaves = map(jax.tree.leaves, (state.targets, after.networks["critics"], after.targets))
+    leaves = map(
+        jax.tree.leaves, (state.targets["critics"], after.networks["critics"], after.targets["critics"])
+    )
     for slow, fast, found in zip(*leaves, strict=True):
         np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
     for part, rate in {"actor": 1e-4, "critics": 1e-3, "vae": 1e-3}.items():
         for old, new in zip(*map(jax.tree.leaves, (state.networks[part], after.networks[part])), strict=True):
             assert np.abs(new - old).max() == pytest.approx(rate, rel=0.02)  # Adam's first step is its rate
-    assert float(after.log_alpha) != LOG_ALPHA
+    assert float(after.extra) != LOG_ALPHA
 
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])

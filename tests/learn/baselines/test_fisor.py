@@ -6,18 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_steepest, random_like
+from finite_differences import check_every_leaf, random_like
 from lane import Lane, lane_log
+from made_up import step_size_after
 
 import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
-from bcrl.learn.baselines.common import Batch
 from bcrl.learn.baselines.diffusion import Diffusion
-from bcrl.learn.baselines.fisor import FISOR, State
+from bcrl.learn.baselines.fisor import FISOR
+from bcrl.learn.batch import Batch
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
+from bcrl.learn.train_state import TrainState
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
@@ -25,8 +27,10 @@ METHOD = FISOR(hidden=(4,), batch_size=6, critic_batch=4, policy_width=4, policy
 FAITHFUL = dataclasses.replace(METHOD, variant="faithful")
 
 
-def make_networks(method: FISOR = METHOD) -> dict:
-    return random_like(jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).networks, seed=1)
+def make_networks(method: FISOR = METHOD) -> tuple[dict, dict]:
+    """Networks and target networks, away from the start of training, where they are equal."""
+    shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
+    return random_like(shapes.networks, seed=1), random_like(shapes.targets, seed=2)
 
 
 def make_batch() -> Batch:
@@ -35,16 +39,16 @@ def make_batch() -> Batch:
         features=jnp.asarray(rng.normal(size=(6, 2))),
         action=jnp.asarray(rng.uniform(-1, 1, (6, 2))),
         reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray([0.0, 1.0, 0.0, 0.2, 0.0, 0.0]),
+        cost=jnp.asarray([[0.0], [1.0], [0.0], [0.2], [0.0], [0.0]]),
         next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        goes_on=jnp.asarray([1.0, 1, 0, 1, 1, 1]),
+        bootstrap=jnp.asarray([1.0, 1, 0, 1, 1, 1]),
     )
 
 
 def test_feasibility_by_hand():
     method = dataclasses.replace(METHOD, gamma=0.9)
-    cost, goes_on = jnp.asarray([0.0, 0.0, 0.3, 0.0, 2.0]), jnp.asarray([1.0, 1.0, 1.0, 0.0, 0.0])
-    found = method.feasibility(cost, goes_on, jnp.asarray([-2.0, 10.0, 10.0, 10.0, 10.0]))
+    cost, bootstrap = jnp.asarray([0.0, 0.0, 0.3, 0.0, 2.0]), jnp.asarray([1.0, 1.0, 1.0, 0.0, 0.0])
+    found = method.feasibility(cost, bootstrap, jnp.asarray([-2.0, 10.0, 10.0, 10.0, 10.0]))
     np.testing.assert_allclose(found, [-1.0, -0.1 + 9.0, 25.0, -1.0, 25.0], rtol=1e-6)
 
 
@@ -55,24 +59,24 @@ def test_weights_by_hand():
     wanted = [np.exp(5 * 0.2), np.exp(3 * 0.5), 100.0, 0.0, np.exp(-35.0)]
     np.testing.assert_allclose(METHOD.weight(advantage, q_h, v_h), wanted, rtol=1e-5)
     assert float(METHOD.weight(advantage, jnp.full(5, -9.0), v_h)[0]) == 150.0
-    drive = make_method("fisor", "paper", "metadrive", {})[0]
+    drive = make_method("fisor", family="metadrive")
     np.testing.assert_allclose(drive.weight(advantage, q_h, v_h), [*wanted[:4], 1.0], rtol=1e-5)
 
 
 def test_critic_losses_by_numpy(double):
-    networks, batch = make_networks(), make_batch()
+    (networks, targets), batch = make_networks(), make_batch()
     networks["values"] = jax.tree.map(lambda x: 3 * x, networks["values"])
     trained = {name: networks[name] for name in ("values", "critics")}
-    total, metrics = jax.jit(METHOD.critic_losses)(trained, networks["targets"], batch)
+    total, metrics = jax.jit(METHOD.critic_losses)(trained, targets, batch)
     pairs = np.concatenate([batch.features, batch.action], 1)
-    slow, fast = (np.asarray(apply_each(networks[n], pairs))[..., 0] for n in ("targets", "critics"))
+    slow, fast = (np.asarray(apply_each(n["critics"], pairs))[..., 0] for n in (targets, networks))
     q, q_h = slow[:2].min(0), slow[2:].max(0)
     v, v_h = np.asarray(apply_each(networks["values"], batch.features))[..., 0]
     next_v, next_v_h = np.asarray(apply_each(networks["values"], batch.next_features))[..., 0]
     h = np.array([-1.0, 25.0, -1.0, 25.0, -1.0, -1.0])
-    assert np.any((next_v_h > h)[np.asarray(batch.goes_on) > 0]), "else nothing is carried back"
-    goal = batch.reward + 0.99 * batch.goes_on * next_v
-    goal_h = np.where(batch.goes_on > 0, 0.01 * h + 0.99 * np.maximum(h, next_v_h), h)
+    assert np.any((next_v_h > h)[np.asarray(batch.bootstrap) > 0]), "else nothing is carried back"
+    goal = batch.reward + 0.99 * batch.bootstrap * next_v
+    goal_h = np.where(batch.bootstrap > 0, 0.01 * h + 0.99 * np.maximum(h, next_v_h), h)
     wanted = {
         "reward/value_loss": np.mean(np.where(q < v, 0.1, 0.9) * (q - v) ** 2),
         "reward/critic_loss": np.mean((fast[:2] - goal) ** 2),
@@ -85,15 +89,15 @@ def test_critic_losses_by_numpy(double):
 
 
 def test_gradients_reach_their_own_networks_alone(double):
-    networks, batch = make_networks(), make_batch()
+    (networks, targets), batch = make_networks(), make_batch()
     trained = {name: networks[name] for name in ("values", "critics")}
 
     def critic_losses(changed):
-        return METHOD.critic_losses(trained | changed, networks["targets"], batch)
+        return METHOD.critic_losses(trained | changed, targets, batch)
 
     gradient = jax.jit(jax.grad(lambda t: critic_losses(t)[0]))(trained)
     for name, part in (("values", "value_loss"), ("critics", "critic_loss")):
-        check_steepest(
+        check_every_leaf(
             trained[name],
             lambda n, name=name, part=part: sum(
                 critic_losses({name: n})[1][f"{side}/{part}"] for side in ("reward", "safety")
@@ -104,12 +108,12 @@ def test_gradients_reach_their_own_networks_alone(double):
 
 def test_policy_gradient(double):
     """With dropout and its own noise, the same for the same key."""
-    policy, batch, weight = make_networks()["policy"], make_batch(), jnp.asarray([1.0, 0, 2, 0.5, 1, 3])
+    policy, batch, weight = make_networks()[0]["policy"], make_batch(), jnp.asarray([1.0, 0, 2, 0.5, 1, 3])
 
     def loss(policy):
         return METHOD.policy_loss(policy, batch.features, batch.action, weight, jax.random.key(4))
 
-    check_steepest(policy, loss, jax.jit(jax.grad(loss))(policy))
+    check_every_leaf(policy, loss, jax.jit(jax.grad(loss))(policy))
 
 
 def plain_predictor(policy, x, noisy, time):
@@ -142,7 +146,7 @@ def plain_predictor(policy, x, noisy, time):
 def test_the_policy_loss_by_numpy(double):
     """A network that is asked for the noise at its own time step, without dropout."""
     method = dataclasses.replace(METHOD, dropout=0.0)
-    policy, batch = make_networks(method)["policy"], make_batch()
+    policy, batch = make_networks(method)[0]["policy"], make_batch()
     weight, key = np.array([1.0, 0, 2, 0.5, 1, 3]), jax.random.key(7)
     found = jax.jit(method.policy_loss)(policy, batch.features, batch.action, weight, key)
     time_key, noise_key, _ = jax.random.split(key, 3)
@@ -168,7 +172,7 @@ def mild(policy):
 
 
 def test_drawing_by_numpy(double):
-    policy, x = mild(make_networks()["policy"]), make_batch().features
+    policy, x = mild(make_networks()[0]["policy"]), make_batch().features
     diffusion, key = Diffusion(3), jax.random.key(3)
     noise = np.asarray(jax.random.normal(key, (4, 6, 2)))
     action = noise[3]
@@ -184,9 +188,10 @@ def test_drawing_by_numpy(double):
 def test_one_step():
     """Types stay; the policy takes two steps and its slow copy follows; few rows train the critics."""
     shape = jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC))
-    networks = jax.tree.map(jnp.float32, make_networks())
-    networks |= {"slow_policy": networks["policy"]}
-    state = State(networks, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments))
+    networks, targets = jax.tree.map(jnp.float32, make_networks())
+    targets["policy"] = networks["policy"]
+    moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments)
+    state = TrainState(networks, targets, moments)
     batch = jax.tree.map(jnp.float32, make_batch())
     update = jax.jit(lambda s, b: METHOD.update(s, b, jax.random.key(1), SPEC, ("all",)))
     after, metrics = update(state, batch)
@@ -196,7 +201,7 @@ def test_one_step():
     assert int(after.moments["values"][0].count) == 1
     for old, fast, slow in zip(
         *map(
-            jax.tree.leaves, (state.networks["targets"], after.networks["critics"], after.networks["targets"])
+            jax.tree.leaves, (state.targets["critics"], after.networks["critics"], after.targets["critics"])
         ),
         strict=True,
     ):
@@ -206,7 +211,7 @@ def test_one_step():
         for old, fast, slow in zip(
             *map(
                 jax.tree.leaves,
-                (state.networks["policy"], after.networks["policy"], after.networks["slow_policy"]),
+                (state.networks["policy"], after.networks["policy"], after.targets["policy"]),
             ),
             strict=True,
         )
@@ -220,9 +225,9 @@ def test_one_step():
 
 
 def test_learning_rates():
-    fixed, released = (method.policy_rate(SPEC)["policy"] for method in (METHOD, FAITHFUL))
-    assert float(fixed(2 * SPEC.steps)) == 0.0
-    assert float(released(1_500_000)) == pytest.approx(1.5e-4)
+    fixed, released = (method.policy_optimiser(SPEC)["policy"] for method in (METHOD, FAITHFUL))
+    assert step_size_after(fixed, 2 * SPEC.steps) == 0.0
+    assert step_size_after(released, 1_500_000) == pytest.approx(1.5e-4)
 
 
 def test_prepared_rows():
@@ -240,16 +245,16 @@ def test_prepared_rows():
 
 
 def test_acting_takes_the_safest_of_the_drawn():
-    networks = jax.tree.map(jnp.float32, make_networks())
-    networks["slow_policy"] = mild(networks["slow_policy"])
-    actor = METHOD.actor(State(networks, {}), None, Normaliser(jnp.zeros(2), jnp.ones(2)), SPEC)
+    networks, targets = jax.tree.map(jnp.float32, make_networks())
+    targets["policy"] = mild(targets["policy"])
+    actor = METHOD.actor(TrainState(networks, targets, {}), None, Normaliser(jnp.zeros(2), jnp.ones(2)), SPEC)
     episode = bcrl.Policy(actor, METHOD, SPEC, {}).start(threshold=1.0)
     observation = np.array([0.3, -0.2], np.float32)
     key = jax.random.fold_in(episode.memory.key, 0)
     rows = np.tile(observation, (16, 1))
-    drawn = np.asarray(jax.jit(Diffusion(5).draw)(networks["slow_policy"], rows, key))
+    drawn = np.asarray(jax.jit(Diffusion(5).draw)(targets["policy"], rows, key))
     assert len(np.unique(drawn[:, 0])) > 5
-    danger = np.asarray(apply_each(networks["targets"], np.concatenate([rows, drawn], 1)))[2:, :, 0].max(0)
+    danger = np.asarray(apply_each(targets["critics"], np.concatenate([rows, drawn], 1)))[2:, :, 0].max(0)
     np.testing.assert_allclose(episode.act(observation), drawn[np.argmin(danger)], rtol=1e-5)
     episode.observe(0.0)
     assert not np.array_equal(episode.act(observation), drawn[np.argmin(danger)]), "noise is fresh each step"

@@ -1,4 +1,4 @@
-"""Gradients against central differences, for the tests of the methods."""
+"""Gradients against central differences, for the tests of all methods."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,19 +14,25 @@ def random_like(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape)), tree)
 
 
-def check_steepest(tree: Any, loss: Callable[[Any], Any], gradient: Any, *, stacked: bool = False) -> None:
-    """In one entry of each array, the one with the steepest slope; an array with no slope is an error.
+def check_every_leaf(
+    networks: Any, loss: Callable[[Any], Any], gradient: Any, *, stacked: bool = False
+) -> None:
+    """Compares one entry of each array, the one with the steepest slope; an array with no slope is an error.
 
-    `stacked` looks at each member of an ensemble, so that a leak into one is not hidden by another.
+    `stacked` compares one entry of each member of an ensemble, so that a leak into one member is not hidden
+    by another.
     """
-    leaves, structure = jax.tree.flatten(tree)
+    leaves, structure = jax.tree.flatten(networks)
+    slopes = jax.tree.leaves(gradient)
     loss = jax.jit(loss)
-    for place, (leaf, slope) in enumerate(zip(leaves, jax.tree.leaves(gradient), strict=True)):
+    for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
         for member in range(len(leaf)) if stacked else [...]:
             steepness = np.zeros(slope.shape)
             steepness[member] = np.abs(slope[member])
             where = np.unravel_index(int(np.argmax(steepness)), slope.shape)
-            assert slope[where] != 0, f"array {place} has no gradient at {where}"
+            assert slope[where] != 0, (
+                f"array {place} has no gradient at {where} (dead units? take other parameters)"
+            )
             step = 1e-6
 
             def at(change: float, place: int = place, leaf: Any = leaf, where: Any = where) -> float:
@@ -35,7 +41,8 @@ def check_steepest(tree: Any, loss: Callable[[Any], Any], gradient: Any, *, stac
 
             difference = (at(step) - at(-step)) / (2 * step)
             np.testing.assert_allclose(slope[where], difference, rtol=1e-5, atol=1e-8)
+    assert max(float(np.abs(slope).max()) for slope in slopes) > 1e-3, "too flat for differences to tell"
 
 
-def is_zero(tree: Any) -> bool:
+def only_zeros(tree: Any) -> bool:
     return all(not np.any(np.asarray(leaf)) for leaf in jax.tree.leaves(tree))
