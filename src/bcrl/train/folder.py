@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import re
 import shutil
 import warnings
@@ -29,7 +30,7 @@ class RunFolder:
         self.path = path
         self.config: dict[str, Any] = json.loads(json.dumps(config))
         self.board: Any = None
-        self._lock: Any = None
+        self._lock: int | None = None
         for place in (path, *path.parents):
             if place.exists() and not place.is_dir():
                 raise BCRLError(f"{place}: is a file, but a run needs a folder")
@@ -57,6 +58,7 @@ class RunFolder:
     def open(self, state: Any, tensorboard: bool) -> tuple[int, Any, dict[str, Any], list[dict[str, float]]]:
         """Takes hold of the folder: the step to go on from, the state there, partial sums and metrics."""
         self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(self.path)
         if self.overwrite:
             clear_run(self.path)
         for place in (self.path, *self._file(STEPS).glob("[0-9]*")):
@@ -65,7 +67,6 @@ class RunFolder:
                     file.unlink()
         # Written anew, since a resumed run may be given more steps.
         write_text(self._file(CONFIG), json.dumps(self.config, indent=2) + "\n")
-        self._lock = _locked(self._file(CONFIG))
         step, partial = 0, {}
         if self._file(CHECKPOINT).exists():
             step, partial = self._read_checkpoint_header()
@@ -99,7 +100,8 @@ class RunFolder:
         if self.board is not None:
             self.board.close()
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -218,21 +220,21 @@ def _read_metrics(path: Path) -> tuple[list[str], list[dict[str, float]]]:
     return names, rows
 
 
-def _locked(path: Path) -> Any:
-    """An open file that no other training can lock while this process lives."""
+def _locked(folder: Path) -> int | None:
+    """An open folder that no other training can lock while this process lives."""
     try:
         import fcntl
     except ImportError:  # Windows
         return None
-    file = open(path)  # noqa: SIM115 (held open for as long as the run)
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        file.close()
+        os.close(opened)
         raise BCRLError(
-            f"{path.parent}: another training writes here: wait for it, or give another --out"
+            f"{folder}: another training writes here: wait for it, or give another --out"
         ) from None
-    return file
+    return opened
 
 
 def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases: int) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def fit(
         how = {"data": str(Path(data.source).absolute()), **pace}
         config = _config(run) | {"how": how}
         folder = RunFolder(run.folder, config, resume=resume, overwrite=overwrite, phases=len(schedule))
-    with stop_request() as request:
+    with stop_request() as request, nullcontext() if folder is None else closing(folder):
         with progress("preparing", 2, "parts") as tick:
             run.arrays = method.prepare(data, normaliser)
             tick(note="data")
@@ -142,17 +143,13 @@ def fit(
             partial=from_partial(partial),
         )
         saver = _Saver(run, folder, total, log_every, checkpoint_every, keep_every)
-        try:
-            with progress("training", total, start=step) as tick:
-                for point in points:
-                    run.state = point.state
-                    saver.take(point, request)
-                    tick(point.step - step, saver.note)
-                    step = point.step
-            saver.finish()
-        finally:
-            if folder is not None:
-                folder.close()
+        with progress("training", total, start=step) as tick:
+            for point in points:
+                run.state = point.state
+                saver.take(point, request)
+                tick(point.step - step, saver.note)
+                step = point.step
+        saver.finish()
     return run
 
 

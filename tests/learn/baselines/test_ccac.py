@@ -79,12 +79,6 @@ def three_episodes() -> Dataset:
     )
 
 
-def test_cost_to_go_by_hand():
-    np.testing.assert_array_equal(
-        three_episodes().sums_to_go(three_episodes().costs), [3.5, 2.5, 2.5, 0.5, 0.0, 0.0]
-    )
-
-
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL])
 def test_columns_by_hand(method):
     log = three_episodes()
