@@ -11,6 +11,7 @@ from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
 """An attribute of the file that only logs with `consecutive=False` have."""
+NO_HDF5 = "is not an HDF5 file although its suffix says so; rename or convert it"
 AGAIN, COPY = "copy or record it again", "copy the values into this file"
 
 
@@ -37,11 +38,12 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], consecutive: bool) -> 
             file.attrs[CONSECUTIVE] = False
 
 
-def open_hdf5(path: Path, source: str) -> Any:
+def open_hdf5(path: Path, source: str, otherwise: str = NO_HDF5) -> Any:
+    """The open file; the error for another kind of file says `otherwise`."""
     with path.open("rb"):  # for its PermissionError: is_hdf5 only returns False
         pass
     if not h5py().is_hdf5(path):
-        raise fault(source, "is not an HDF5 file although its suffix says so; rename or convert it")
+        raise fault(source, otherwise)
     return h5py().File(path, "r")
 
 

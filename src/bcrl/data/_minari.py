@@ -65,9 +65,8 @@ def read(path: Path, source: str, cost_key: str = COST_KEY) -> dict[str, NDArray
     count = _episode_count(folder, source)
     if not (folder / MAIN).is_file():
         raise fault(source, f"{MAIN} is missing or not a plain file; copy or download the data set again")
-    if not h5py().is_hdf5(folder / MAIN) and os.access(folder / MAIN, os.R_OK):
-        raise fault(source, f"{MAIN} is damaged or cut short; copy or download the data set again")
-    with open_hdf5(folder / MAIN, source) as file, progress("reading", count, "episodes") as tick:
+    damaged = f"{MAIN} is damaged or cut short; copy or download the data set again"
+    with open_hdf5(folder / MAIN, source, damaged) as file, progress("reading", count, "episodes") as tick:
         names = sorted(filter(_EPISODE.fullmatch, file), key=lambda name: int(name.partition("_")[2]))
         if len(names) != count or not names:
             raise fault(
