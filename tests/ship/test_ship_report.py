@@ -91,7 +91,7 @@ def test_the_words_say_what_was_kept():
     assert f"in close quarters on {100 * middle['close_quarters'].mean:.0f} % of its steps" in text
     # About 10 steps of `mine` and 5 of `other` are close; allowed are 4, 8 and 16.
     assert "Budgets kept: 1; open: none; broken: 0.25 and 0.5." in text
-    assert "Budgets kept: 0.5 and 1; open: none; broken: 0.25." in text
+    assert "Budgets kept: 0.5 and 1; open: 0.25; broken: none." in text
 
 
 def test_one_budget_that_allows_nothing_is_drawn_too():
