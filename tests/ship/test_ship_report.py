@@ -41,7 +41,7 @@ def episodes(run, method="bc-all", budgets=(0.25, 0.5, 1.0), close=0.2):
                 rows.append(
                     ShipResult(
                         method, "", "", "soft", "ship", "log.npz", seed, 16 * budget, scenario, return_=100.0,
-                        cost=50 * share, normalised_reward=1.0, normalised_cost=50 * share / (16 * budget),
+                        cost=50 * share, normalised_reward=1.0, normalised_cost=share,
                         length=50, fallback_share=0.1, run=run, budget=budget, scenario=scenario,
                         ade=250 * share, gc_ade=30 * share, close_quarters=share, acceleration=0.01,
                         speed=5.0, success=float(scenario > 1),
@@ -90,15 +90,15 @@ def test_the_words_say_what_was_kept():
     assert "2 runs in 10 congested test scenarios" in text
     assert f"in close quarters on {100 * middle['close_quarters'].mean:.0f} % of its steps" in text
     # About 10 steps of `mine` and 5 of `other` are close; allowed are 4, 8 and 16.
-    assert "Of 3 budgets, its mean cost keeps to 1." in text
-    assert "Of 3 budgets, its mean cost keeps to 0.5 and 1." in text
+    assert "Budgets kept: 1; open: none; broken: 0.25 and 0.5." in text
+    assert "Budgets kept: 0.5 and 1; open: 0.25; broken: none." in text
 
 
 def test_one_budget_that_allows_nothing_is_drawn_too():
     rows = [replace(row, close_quarters=0.0, cost=0.0) for row in episodes("mine", budgets=(0.0,))]
     text = " ".join(Reader(ship_report_page(rows)).texts["p"].split())
     assert "1 run in 10 congested test scenarios" in text
-    assert "Of 1 budget, its mean cost keeps to 0." in text
+    assert "Budgets kept: 0; open: none; broken: none." in text
 
 
 def test_experts_alone_have_a_table():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.worlds import WORLDS, JaxWorld, make_world
+from bcrl.worlds import WORLDS, JaxWorld, World, as_world, make_world
+from bcrl.worlds.gym import WorldEnv
 
 
 @pytest.fixture(params=WORLDS)
@@ -104,3 +105,17 @@ def test_unknown_names_and_bad_noise_are_told() -> None:
     for noise in (-0.1, float("nan"), float("inf")):
         with pytest.raises(BCRLError, match="noise"):
             make_world("point-run", noise)
+
+
+def test_every_kind_of_world_satisfies_the_protocol():
+    members = [name for name in vars(World) if not name.startswith("_")]
+    assert {"engine", "label", "reference_returns", "normalise", "check", "caveat", "data_file"} <= set(
+        members
+    )
+    kinds = [make_world("point-run"), make_world("BallCircle"), as_world(WorldEnv("point-goal"))]
+    for kind in kinds:
+        for name in members:
+            assert getattr(kind, name) is not None or name == "reference_returns", (kind.name, name)
+    assert [kind.engine for kind in kinds] == ["scan", "pool", "pool"]
+    assert np.isnan(kinds[-1].normalise(3.0))
+    assert make_world("point-run", 0.5).label == "point-run noise 0.5"

@@ -69,18 +69,14 @@ class Results(Sequence[Row], Generic[Row]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        def told(name: str) -> str:
-            return ", ".join(f"{x:g}" if name == "threshold" else str(x) for x in self._unique(name))
+        def all_of(name: str) -> str:
+            found = dict.fromkeys(getattr(row, name) for row in self)
+            return ", ".join(f"{value:g}" if name == "threshold" else str(value) for value in found)
 
         if not self:
             return "Results(0 episodes)"
-        return (
-            f"Results({len(self)} episodes: {told('method')} in {told('world')}, seeds {told('seed')}, "
-            f"thresholds {told('threshold')})"
-        )
-
-    def _unique(self, name: str) -> list[Any]:
-        return list(dict.fromkeys(getattr(row, name) for row in self))
+        which = f"seeds {all_of('seed')}, thresholds {all_of('threshold')}"
+        return f"Results({len(self)} episodes: {all_of('method')} in {all_of('world')}, {which})"
 
     def summary(self) -> "list[Summary]":
         """A line per threshold, and one over all where there are several."""

@@ -70,7 +70,8 @@ class Command:
         if self.out is not None:
             results.save(self.out)
         title = f"{self.policies} in {world.name}, execution {self.execution}"
-        Console(width=None).print(summary_table(results.summary(), title))
+        # A narrower table would lose digits: the terminal may wrap it.
+        Console(width=max(Console().width, 100)).print(summary_table(results.summary(), title))
         own = trained_for(policies)
         if own and thresholds not in (None, own):
             print(f"trained for a threshold of {own[0]:g} alone: it acts the same at others")

@@ -111,25 +111,20 @@ def _rows(
     found = measure(voyages, scenarios)
     returns = voyages.reward.sum(axis=1)
     for i, threshold in enumerate(voyages.threshold):
+        measures: dict[str, Any] = {name: float(getattr(found, name)[i]) for name in MEASURES}
         yield ShipResult(
             **who,
             world=world.label,
             threshold=float(threshold),
             episode=i % len(set(voyages.scenario)),
             return_=float(returns[i]),
-            cost=float(found.cost[i]),
             normalised_reward=float(world.normalise(returns[i])),
             normalised_cost=float(normalised_cost(found.cost[i], threshold)),
             length=int(found.length[i]),
             fallback_share=float(found.fallback[i]),
             budget=float(budgets[i]),
             scenario=int(voyages.scenario[i]),
-            ade=float(found.ade[i]),
-            gc_ade=float(found.gc_ade[i]),
-            close_quarters=float(found.close_quarters[i]),
-            acceleration=float(found.acceleration[i]),
-            speed=float(found.speed[i]),
-            success=float(found.success[i]),
+            **measures,
         )
 
 

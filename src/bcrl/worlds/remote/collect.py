@@ -21,7 +21,6 @@ from bcrl.worlds.ppo import Learner, Played, Recipe, draw_shares, learn, start_l
 from bcrl.worlds.recorder import Recorder
 from bcrl.worlds.remote.partial import Partial
 from bcrl.worlds.remote.play import Scaling, play
-from bcrl.worlds.remote.pool import Pool
 from bcrl.worlds.tasks import Task
 
 RECIPE = Recipe(gamma=0.99, entropy=0.003, log_std=-0.5, epochs=8, minibatches=32, learning_rate=1e-3)
@@ -97,7 +96,7 @@ def collect_remote(
     size = columns * task.horizon
     with (
         jax.default_device(jax.devices("cpu")[0]),  # tiny networks, and sums that a GPU would do otherwise
-        Pool(task, slots=columns, workers=workers) as pool,
+        task.open(columns, workers) as pool,
         progress(f"recording {task.name}", rounds * size, "steps", begun * size) as tick,
     ):
         for number in range(begun, rounds):
@@ -138,7 +137,7 @@ def _jitted(like: Learner, rounds: int) -> Callable[[Learner, Played, jax.Array]
 def _check(task: Task, transitions: int, steps: int, seed: int) -> None:
     if not task.horizon:
         raise BCRLError(
-            f"{task.name} does not tell how long an episode is: register it with max_episode_steps"
+            f"{task.name} does not say how long an episode is: register it with max_episode_steps"
         )
     if transitions < task.horizon:
         raise BCRLError(f"transitions is {transitions}; one episode of {task.name} has up to {task.horizon}")

@@ -62,8 +62,8 @@ class Environment:
         try:
             return gymnasium.make(env_id, disable_env_checker=True, **config)
         except gymnasium.error.UnregisteredEnv as error:
-            hint = f"give gym:module:{env_id}, where importing the module registers it"
-            raise RuntimeError(f"{error} {hint}" if ":" not in env_id else str(error)) from None
+            hint = "" if ":" in env_id else f": give gym:module:{env_id}; importing the module registers it"
+            raise RuntimeError(f"{str(error).rstrip('.')}{hint}") from None
 
     def seed(self, seed):
         """Environments may draw from the global generators too, so these are seeded with the episode."""
