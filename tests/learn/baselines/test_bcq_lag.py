@@ -101,7 +101,7 @@ def test_both_values_are_those_of_the_best_candidate(price, double):
 
 def test_an_action_is_a_drawn_one_with_a_small_shift(double):
     networks, features = make_state(METHOD).networks, make_sample(METHOD).batch.features
-    drawn = networks["vae"].draw(features, jax.random.key(1), 0.5)
+    drawn = networks["vae"].sample(features, jax.random.key(1), 0.5)
     shift = np.tanh(networks["shift"](jnp.concatenate([features, drawn], axis=1)))
     found = METHOD.propose(networks, features, jax.random.key(1))
     np.testing.assert_allclose(found, np.clip(drawn + 0.3 * shift, -1, 1))

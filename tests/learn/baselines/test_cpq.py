@@ -107,7 +107,7 @@ def test_where_nothing_is_allowed_the_faithful_actor_gets_no_gradient(double):
     features = make_sample().batch.features
 
     def loss(actor, method):
-        action = actor.draw(features, jax.random.key(0))
+        action = actor.sample(features, jax.random.key(0))
         return method.actor_loss(*method.judge(state.networks["critics"], features, action), limit)
 
     slopes = jax.jit(jax.grad(loss), static_argnums=1)
@@ -173,7 +173,7 @@ def test_losses_by_numpy(double):
     next_key, action_key, penalty_key = jax.random.split(jax.random.key(3), 3)
     vae_key, strange_key = jax.random.split(penalty_key)
 
-    next_action = networks["actor"].draw(batch.next_features, next_key)
+    next_action = networks["actor"].sample(batch.next_features, next_key)
     next_q, next_q_c = METHOD.judge(state.targets["critics"], batch.next_features, next_action)
     goal = batch.reward + 0.9 * batch.bootstrap * np.where(next_q_c <= LIMIT, next_q, -3.0)
     goal_c = batch.only_cost + 0.9 * batch.bootstrap * next_q_c
@@ -181,7 +181,7 @@ def test_losses_by_numpy(double):
     np.testing.assert_allclose(metrics["critic/loss"], ((fast[:2] - goal) ** 2).mean(1).sum())
     np.testing.assert_allclose(metrics["cost/loss"], ((fast[2:] - goal_c) ** 2).mean(1).sum())
 
-    action = networks["actor"].draw(batch.features, action_key)
+    action = networks["actor"].sample(batch.features, action_key)
     q, q_c = METHOD.judge(networks["critics"], batch.features, action)
     assert 0 < np.mean(q_c <= LIMIT) < 1, "the threshold must matter for this test to say something"
     np.testing.assert_allclose(metrics["policy/allowed"], np.mean(q_c <= LIMIT))

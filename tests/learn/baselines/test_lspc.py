@@ -178,7 +178,7 @@ def test_latents_stay_in_the_box(policies):
     np.testing.assert_allclose(
         point.choose(features, None, jax.random.key(1)), safe.vae.decode(features, jnp.zeros(32)), rtol=1e-6
     )
-    latent = earning.radius * earning.latents.draw(features, jax.random.key(1))
+    latent = earning.radius * earning.latents.sample(features, jax.random.key(1))
     assert jnp.abs(latent).max() <= np.float32(0.6)
     np.testing.assert_allclose(
         earning.choose(features, None, jax.random.key(1)), earning.vae.decode(features, latent), rtol=1e-6

@@ -1,4 +1,4 @@
-"""Behaviour cloning: on every episode (BC-All), or on those that kept a threshold (BC-Safe)."""
+"""Behaviour cloning on all episodes (BC-All), or on those that cost at most a threshold (BC-Safe)."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from bcrl.learn.train_state import Optimisers, TrainState, adam
 
 
 class ClonedActor(PlainActor):
-    """The mean action; budgets are accepted and ignored."""
+    """Executes the mean action; budgets are accepted and ignored."""
 
     policy: GaussianPolicy
 

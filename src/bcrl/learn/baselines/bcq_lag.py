@@ -1,7 +1,7 @@
 """BCQ-Lag: batch-constrained Q-learning with a Lagrange multiplier for cost.
 
-Actions are drawn near the log by a variational auto-encoder and shifted a little by a network ξ. Critics say
-what an action earns and costs; a PID controller sets the price λ of cost. Equations and deviations:
+A variational auto-encoder samples actions near those of the log; a network ξ shifts them a little. Critics
+estimate their reward and cost; a PID controller sets the multiplier λ of cost. Equations and deviations:
 docs/baselines.md.
 """
 
@@ -25,7 +25,7 @@ from bcrl.learn.options import option
 from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
-STARTS = 128  # initial states per step that judge the cost of an episode
+STARTS = 128  # initial states per step, for the estimate of an episode's cost
 
 
 class Arrays(eqx.Module):
@@ -39,7 +39,7 @@ class Sample(eqx.Module):
 
 
 class Multiplier(eqx.Module):
-    """The price λ of cost and the memory of its PID controller."""
+    """The multiplier λ of cost and the memory of its PID controller."""
 
     value: Float[Array, ""]
     integral: Float[Array, ""]
@@ -61,15 +61,15 @@ class BCQLag(ForOneThreshold, Baseline):
     vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
     latent_limit: float = option(0.5, above=0.0)
-    """Latents are drawn from N(0, 1) and clipped to ± this: smaller stays nearer the log's usual actions."""
+    """Latents are sampled from N(0, 1), clipped to ± this: smaller stays nearer the log's usual actions."""
     reach: float = option(0.05, above=0.0, unit="action")
-    """Largest shift of a drawn action by ξ."""
+    """Largest shift of a sampled action by ξ."""
     candidates: int = option(10, least=1)
-    """Actions drawn to choose from in a state, for the values in training."""
+    """Actions sampled to choose from in a state, for the values in training."""
     acting_candidates: int = option(1, least=1)
-    """Actions drawn to choose from when acting. Several is BCQ's own rule; 1 takes what is drawn."""
+    """Actions sampled to choose from when acting. Several is BCQ's own rule; 1 executes the sample."""
     caution: float = option(0.75, least=0.0, most=1.0)
-    """Weight of the more careful of two critics in a backup; the other has the rest."""
+    """Weight of the more pessimistic of two critics in a backup; the other has the rest."""
     gains: tuple[float, float, float] = option((0.1, 0.003, 0.001), least=0.0)
     """K_P, K_I, K_D of the controller of λ."""
     multiplier_limit: float = option(10.0, above=0.0)
@@ -133,7 +133,7 @@ class BCQLag(ForOneThreshold, Baseline):
         vae_key, next_key, action_key = jax.random.split(key, 3)
         vae_loss = networks["vae"].loss(batch.features, batch.action, vae_key, self.vae_kl)
 
-        # What follows from s′ and, for the constraint, from initial states.
+        # The values of s′ and, for the constraint, of initial states.
         frozen = {"vae": stop_gradient(networks["vae"]), **targets}
         ahead = jnp.concatenate([batch.next_features, sample.starts])
         next_q, next_q_c = self.values(frozen, ahead, multiplier.value, next_key)
@@ -162,7 +162,7 @@ class BCQLag(ForOneThreshold, Baseline):
     def values(
         self, networks: Networks, features: Float[Array, "b f"], price: Array, key: PRNGKeyArray
     ) -> tuple[Float[Array, " b"], Float[Array, " b"]]:
-        """Q and Q_C of the policy in a state, n candidates drawn.
+        """Q and Q_C of the policy in a state, by n sampled candidates.
 
         Fixed: both of one candidate, argmax Q − λ Q_C. Faithful: the largest of each by itself.
         """
@@ -198,14 +198,14 @@ class BCQLag(ForOneThreshold, Baseline):
         self, networks: Networks, features: Float[Array, "*b f"], key: PRNGKeyArray
     ) -> Float[Array, "*b a"]:
         """An action like those of the log, shifted: a₀ + Φ tanh ξ(s, a₀), clipped."""
-        drawn = networks["vae"].draw(features, key, self.latent_limit)
-        shift = jnp.tanh(networks["shift"](jnp.concatenate([features, drawn], axis=-1)))
-        return jnp.clip(drawn + self.reach * shift, -1.0, 1.0)
+        sampled = networks["vae"].sample(features, key, self.latent_limit)
+        shift = jnp.tanh(networks["shift"](jnp.concatenate([features, sampled], axis=-1)))
+        return jnp.clip(sampled + self.reach * shift, -1.0, 1.0)
 
     def choices(
         self, networks: Networks, features: Float[Array, "b f"], key: PRNGKeyArray, count: int
     ) -> tuple[Float[Array, "b n f"], Float[Array, "b n a"]]:
-        """n candidates for each state, beside the state."""
+        """Each state n times, and n candidates for it."""
         shape = (len(features), count, features.shape[-1])
         wide = jnp.broadcast_to(features[:, None], shape)
         return wide, self.propose(networks, wide, key)
@@ -213,7 +213,7 @@ class BCQLag(ForOneThreshold, Baseline):
     def judge(
         self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"], caution: float
     ) -> tuple[Float[Array, "*b"], Float[Array, "*b"]]:
-        """Q and Q_C by `careful`. For cost careful means large; faithful takes the small there too."""
+        """Q and Q_C by `careful`: pessimistic, so the larger Q_C; faithful takes the smaller there too."""
         values = apply_each(critics, jnp.concatenate([features, action], axis=-1))[..., 0]
         q, q_c = jnp.split(values, 2)
         sign = 1.0 if self.faithful else -1.0
@@ -234,7 +234,7 @@ def careful(values: Float[Array, "4 *b"], caution: float) -> Float[Array, "*b"]:
 
 
 class BCQActor(PlainActor):
-    """Takes a candidate as it is drawn, or of several the best by Q − λ Q_C."""
+    """Executes a sampled candidate, or of several the best by Q − λ Q_C."""
 
     networks: Networks
     multiplier: Float[Array, "1"]  # λ at the end of training

@@ -1,7 +1,7 @@
 """CAPS (IQL instantiation): a few policies from "most reward" to "least cost", switched at every step.
 
-Training never sees a threshold. When acting, each head proposes an action, the cost critic says which of them
-fit into what is left to spend, and the reward critic chooses among those.
+Training sees no threshold. When acting, each head proposes an action; of those whose Q_C is below the
+remaining budget, the one with the largest Q_R is executed.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Heads(eqx.Module):
 
 
 class SwitchingActor(PlainActor):
-    """Of the heads whose action fits into the budget the one that earns most; if none fits, the cheapest."""
+    """Executes the best of the heads' actions by Q_R with Q_C below the budget; if none is, the least Q_C."""
 
     heads: Heads
     critics: MLP

@@ -1,8 +1,8 @@
-"""CCAC: an actor-critic that is told how much cost is left, kept careful by made-up transitions.
+"""CCAC: an actor-critic conditioned on the cost to go; its cost critic is pessimistic on generated pairs.
 
-Every transition of the log carries κ, the cost its episode went on to have. Critics and actor see κ, so one
-actor serves every threshold. A generator makes up pairs (s, a) for a κ; where a classifier says that they
-need more than κ, the cost critic is raised until it says so too.
+κ of a transition is the cost to go of its episode. Critics and actor have κ as an input, so one actor serves
+every threshold. A generator samples pairs (s, a) for a κ; where a classifier finds that they need more than
+κ, their Q_C is raised above it.
 """
 
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Arrays(eqx.Module):
 
 
 class Sample(eqx.Module):
-    """Transitions with κ, the cost that followed in the episode, as networks see it and as critics count."""
+    """Transitions with κ, the cost to go: as an input of networks, and discounted as Q_C is."""
 
     batch: Batch
     left: Float[Array, " b"]  # κ from s on
@@ -84,7 +84,7 @@ class Generator(eqx.Module):
 
 
 class ToldActor(PlainActor):
-    """The mode of π(·|s, κ − C): the actor is told what is left of the threshold."""
+    """Executes the mode of π(·|s, κ − C), C the cost so far."""
 
     policy: SquashedGaussian
     faithful: bool = eqx.field(static=True)
@@ -108,7 +108,7 @@ class CCAC(Baseline):
     actor_rate: float = option(1e-4, above=0.0)
     """Adam's step size for the actor."""
     multiplier_rate: float = option(1e-4, above=0.0)
-    """Adam's step size for the multipliers; if they move faster than the actor, the two chase each other."""
+    """Adam's step size for the multipliers; if they move faster than the actor, the two oscillate."""
     latent: int = option(64, least=1)
     """Size of the generator's latent."""
     vae_kl: float = option(0.5, above=0.0)
@@ -155,7 +155,7 @@ class CCAC(Baseline):
             "classifier": MLP((state_size + a, *wide, 1), keys[1]),
             "critics": ensemble((state_size + a, *self.hidden, 1), keys[2], members=2 * CRITICS),
             "actor": SquashedGaussian(state_size, a, self.hidden, keys[3]),
-            "multipliers": ensemble((1, *wide, 1), keys[4]),  # of made-up pairs, of the policy
+            "multipliers": ensemble((1, *wide, 1), keys[4]),  # of generated pairs, of the policy
         }
         return TrainState.start(networks, self.optimisers(self.schedule[-1]), targets=("critics",))
 
@@ -189,16 +189,16 @@ class CCAC(Baseline):
         parts: tuple[Part, ...],
     ) -> tuple[Array, Metrics]:
         """The sum of all losses: none reaches the networks of another."""
-        rebuild_key, make_key, act_key = jax.random.split(key, 3)
-        pairs = join(sample.batch.features, sample.batch.action)
+        rebuild_key, generate_key, act_key = jax.random.split(key, 3)
+        pairs = sample.batch.pairs
         generator_loss, rebuilt = self.generator_loss(trained["generator"], pairs, sample, rebuild_key)
         classifier_loss = self.classifier_loss(trained["classifier"], pairs, stop_gradient(rebuilt), sample)
         metrics = {"generator/loss": generator_loss, "classifier/loss": classifier_loss}
         if "agent" not in parts:
             return generator_loss + classifier_loss, metrics | dict.fromkeys(AGENT_METRICS, jnp.zeros(()))
         generator, classifier = stop_gradient((trained["generator"], trained["classifier"]))
-        made_up, kept = self.make_up(generator, classifier, sample, make_key)
-        agent_loss, more = self.agent_losses(trained, targets, sample, pairs, made_up, kept, act_key)
+        generated, kept = self.generate(generator, classifier, sample, generate_key)
+        agent_loss, more = self.agent_losses(trained, targets, sample, pairs, generated, kept, act_key)
         return generator_loss + classifier_loss + agent_loss, metrics | more
 
     def agent_losses(
@@ -207,7 +207,7 @@ class CCAC(Baseline):
         targets: MLP,
         sample: Sample,
         pairs: Float[Array, "b x"],
-        made_up: Float[Array, "b x"],
+        generated: Float[Array, "b x"],
         kept: Bool[Array, " b"],
         key: PRNGKeyArray,
     ) -> tuple[Array, Metrics]:
@@ -218,26 +218,26 @@ class CCAC(Baseline):
         noise = jax.random.normal(key, mean.shape)
         action, next_action = jnp.split(jnp.tanh(mean + jnp.exp(log_std) * noise), 2)
 
-        # What the critics say of the log and of made-up pairs (in one pass), and of the policy.
+        # Critics of the log and of generated pairs (in one pass), and of the policy.
         critics, count = trained["critics"], len(pairs)
-        q, q_c = self.judge(critics, jnp.concatenate([join(pairs, shown), join(made_up, shown)]))
-        q, q_c, made_cost = q[:, :count], q_c[:, :count], q_c[:, count:].min(axis=0)
+        q, q_c = self.judge(critics, jnp.concatenate([join(pairs, shown), join(generated, shown)]))
+        q, q_c, gen_cost = q[:, :count], q_c[:, :count], q_c[:, count:].min(axis=0)
         chosen = join(batch.features, action, shown)
         worth, spent = (x.min(axis=0) for x in self.judge(stop_gradient(critics), chosen))
         ahead = join(batch.next_features, next_action, next_shown)
         goal, goal_c = self.goals(targets, batch, ahead)
-        over, made_over = spent - sample.limit, made_cost - sample.limit
+        over, gen_over = spent - sample.limit, gen_cost - sample.limit
 
-        made_price, price = self.prices(trained["multipliers"], shown)
+        gen_price, price = self.prices(trained["multipliers"], shown)
         critic_loss = squared_error(q, stop_gradient(goal))
         cost_loss = squared_error(q_c, stop_gradient(goal_c)) - mean_over(
-            stop_gradient(made_price) * made_over, kept
+            stop_gradient(gen_price) * gen_over, kept
         )
         actor_loss = jnp.mean(-worth + stop_gradient(price) * over)
         if not self.faithful:
             actor_loss += size_loss(mean[:count], log_std[:count])
         multiplier_loss = self.multiplier_loss(
-            trained["multipliers"], made_price, price, stop_gradient(made_over), stop_gradient(over), kept
+            trained["multipliers"], gen_price, price, stop_gradient(gen_over), stop_gradient(over), kept
         )
         metrics = {
             "critic/loss": critic_loss,
@@ -247,7 +247,7 @@ class CCAC(Baseline):
             "policy/critic": jnp.mean(worth),
             "policy/cost_critic": jnp.mean(spent),
             "multipliers/loss": multiplier_loss,
-            "multipliers/made_up": jnp.mean(made_price),
+            "multipliers/made_up": jnp.mean(gen_price),
             "multipliers/policy": jnp.mean(price),
         }
         return critic_loss + cost_loss + actor_loss + multiplier_loss, metrics
@@ -263,7 +263,7 @@ class CCAC(Baseline):
     def classifier_loss(
         self, classifier: MLP, pairs: Float[Array, "b x"], rebuilt: Float[Array, "b x"], sample: Sample
     ) -> Array:
-        """Cross-entropy of "x went on to cost more than κ_ref", for pairs of the log and as rebuilt.
+        """Cross-entropy of "the cost to go of x exceeds κ_ref", for pairs of the log and as rebuilt.
 
         κ_ref is the κ of another row, or as released that of the first row for all.
         """
@@ -272,10 +272,10 @@ class CCAC(Baseline):
         rows = jnp.stack([join(pairs, sample.shown[at]), join(rebuilt, sample.shown[at])])
         return jnp.mean(optax.sigmoid_binary_cross_entropy(classifier(rows)[..., 0], more))
 
-    def make_up(
+    def generate(
         self, generator: Generator, classifier: MLP, sample: Sample, key: PRNGKeyArray
     ) -> tuple[Float[Array, "b x"], Bool[Array, " b"]]:
-        """Pairs x for each κ, and which of them need more than κ, says the classifier."""
+        """A pair x for each κ, and whether the classifier finds that it needs more than κ."""
         latent = jnp.clip(jax.random.normal(key, (len(sample.left), self.latent)), -1.0, 1.0)
         pairs = generator.decode(latent, sample)
         return pairs, classifier(join(pairs, sample.shown))[:, 0] > 0.0
@@ -294,20 +294,20 @@ class CCAC(Baseline):
         return batch.reward + ahead * q, batch.only_cost + ahead * q_c
 
     def prices(self, multipliers: MLP, shown: Float[Array, "b 1"]) -> Float[Array, "2 b"]:
-        """λ(κ) = exp(clip(net(κ))): λ₁ for made-up pairs, λ₂ for the policy."""
+        """λ(κ) = exp(clip(net(κ))): λ₁ for generated pairs, λ₂ for the policy."""
         return jnp.exp(clip_straight_through(apply_each(multipliers, shown)[..., 0], *OUTPUT_RANGE))
 
     def multiplier_loss(
-        self, multipliers: MLP, made_price: Array, price: Array, made_over: Array, over: Array, kept: Array
+        self, multipliers: MLP, gen_price: Array, price: Array, gen_over: Array, over: Array, kept: Array
     ) -> Array:
-        """E[λ₁ (Q_C − ℓ)] over made-up pairs kept, −E[λ₂ (Q_C − ℓ)] over the policy, and decay to λ = 1.
+        """E[λ₁ (Q_C − ℓ)] over generated pairs kept, −E[λ₂ (Q_C − ℓ)] over the policy, and decay to λ = 1.
 
-        Where none is kept the first net rests.
+        Where none is kept the first net has no gradient.
         """
         squares = jnp.stack([jnp.sum(x.reshape(2, -1) ** 2, axis=1) for x in jax.tree.leaves(multipliers)])
         decay = self.multiplier_decay * jnp.sum(squares, axis=0)
-        of_made_up = mean_over(made_price * made_over, kept) + decay[0]
-        return kept.any() * of_made_up - jnp.mean(price * over) + decay[1]
+        of_generated = mean_over(gen_price * gen_over, kept) + decay[0]
+        return kept.any() * of_generated - jnp.mean(price * over) + decay[1]
 
     # ---- protocol: what is kept -----------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class CCAC(Baseline):
 
 
 def show(left: Float[Array, "*b 1"], faithful: bool) -> Float[Array, "*b 1"]:
-    """κ as networks see it: log(1 + κ) as BCRL shows budgets, or as released κ itself."""
+    """κ as an input: log(1 + κ) as BCRL's budgets, or as released κ itself."""
     return encode(left, "raw" if faithful else "log")
 
 
@@ -331,7 +331,7 @@ def clip_straight_through(x: Array, low: Any, high: Any) -> Array:
 
 
 def size_loss(mean: Float[Array, "b a"], log_std: Float[Array, "b a"]) -> Array:
-    """10⁻³ E[‖μ‖² + ‖log σ‖²]: nothing else keeps tanh(μ) from where its gradient is gone for good."""
+    """10⁻³ E[‖μ‖² + ‖log σ‖²]: keeps tanh(μ) from saturating, where it has no gradient."""
     return SIZE_WEIGHT * jnp.mean(jnp.sum(mean**2 + log_std**2, axis=1))
 
 
@@ -341,5 +341,5 @@ def mean_over(values: Float[Array, " b"], kept: Bool[Array, " b"]) -> Array:
 
 
 def one_after_another(gradient: MLP) -> list[MLP]:
-    """Released, one Adam is stepped for the first net, then for the second; its momentum moves the other."""
+    """The gradient of each net alone. As released, one Adam steps with each; momentum moves both nets."""
     return [jax.tree.map(lambda g, other=other: g.at[other].set(0.0), gradient) for other in (1, 0)]

@@ -24,7 +24,7 @@ from bcrl.learn.train_state import Networks, Optimisers, TrainState
 
 
 class Arrays(eqx.Module):
-    """The log's transitions, and the episodes to draw: parts of it, some relabelled."""
+    """The log's transitions, and the episodes to sample from: those of the log, some of them relabelled."""
 
     rows: Rows  # features, action, return to go, cost to go, whether it costs
     first: Int[Array, " m"]  # row
@@ -47,7 +47,7 @@ class Windows(eqx.Module):
 
 
 class Memory(eqx.Module):
-    """What an episode remembers: the last steps, oldest first, and what is still to be had and spent."""
+    """The state of an episode: the last steps, oldest first, and the return and cost to go."""
 
     goal: Goal
     step: Int[Array, ""]
@@ -59,7 +59,7 @@ class Memory(eqx.Module):
 
 
 class SequenceActor(UnbudgetedActor):
-    """Asks the policy for the action that a good enough and cheap enough episode would take now."""
+    """Executes the mean action, given the return to go (target − reward so far) and the cost to go."""
 
     normaliser: Normaliser
     goals: Normaliser
@@ -104,7 +104,7 @@ class SequenceActor(UnbudgetedActor):
 
     def observe(self, memory: Memory, cost: Float[Array, " k"], reward: Float[Array, ""]) -> Memory:
         to_go = memory.to_go - jnp.stack([reward, cost[0]])
-        if self.keep_positive:  # no episode of the log has less than no cost to go
+        if self.keep_positive:  # no episode of the log has a negative cost to go
             to_go = to_go.at[1].max(0.0)
         new = (memory.step + 1, memory.spent + cost, to_go)
         return eqx.tree_at(lambda m: (m.step, m.spent, m.to_go), memory, new)
@@ -117,7 +117,7 @@ class CDT(TwoVariants):
     name: ClassVar[str] = "cdt"
 
     context: int = option(10, least=1)
-    """Steps that the policy looks back on, this one included."""
+    """Steps that the policy sees, this one included."""
     width: int = option(128, least=1)
     """Units of a token."""
     layers: int = option(3, least=1)
@@ -137,11 +137,11 @@ class CDT(TwoVariants):
     clip_norm: float = option(0.25, above=0.0)
     """Largest gradient norm."""
     cost_weight: float = option(0.02, least=0.0)
-    """Weight of foreseeing whether a step costs something."""
+    """Weight of predicting whether a step costs something."""
     initial_eta: float = option(0.1, above=0.0)
     """Weight η of the entropy at the start of training."""
     half: bool = True
-    """On a GPU, pass activations on as bfloat16 in training: half as fast again."""
+    """On a GPU, activations are bfloat16 in training: 1.5 times as fast."""
     target_return: float | None = None
     """Return to ask for, at every threshold; by default the best of the log's episodes that cost no more."""
     task: str = ""
@@ -189,7 +189,7 @@ class CDT(TwoVariants):
         return Normaliser.of(to_go)
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Windows:
-        """Episodes by their odds, windows from a step at random on."""
+        """Windows that begin at a random step of episodes sampled by their odds."""
         which, where = jax.random.uniform(key, (2, self.batch_size))
         episode = jnp.searchsorted(arrays.odds, which * arrays.odds[-1], side="right", method="compare_all")
         episode = jnp.minimum(episode, len(arrays.odds) - 1)

@@ -1,4 +1,4 @@
-"""What CDT makes of a log before training: target returns, relabelled episodes, odds of being drawn."""
+"""CDT's view of a log: target returns, relabelled episodes, and the odds by which they are sampled."""
 
 from typing import NamedTuple
 
@@ -13,16 +13,16 @@ BULLET, SAFETY_GYM = (10.0, 20.0, 40.0), (20.0, 40.0, 80.0)
 
 
 class Settings(NamedTuple):
-    """What a task needs to be told, by the released code or by the log itself."""
+    """Settings of a task, from the released code or from the log itself."""
 
     targets: tuple[float, ...]
-    """Returns to ask for at the family's three thresholds, or one for all."""
+    """Target returns at the family's three thresholds, or one for all."""
     degree: int
     """Of the polynomial through the best episodes."""
     max_return: float
     """Largest return of a relabelled episode."""
     max_decrease: float
-    """How much less a relabelled episode may really return than the one it stands in for."""
+    """How much less a relabelled episode may return than the one it replaces."""
     thresholds: tuple[float, ...] = BULLET
 
 
@@ -82,6 +82,7 @@ class Labels(NamedTuple):
 
 
 def published(task: str) -> Settings:
+    """The released settings of a task."""
     by_name = {name.lower(): settings for name, settings in PUBLISHED.items()}
     if task.lower() not in by_name:
         raise BCRLError(f"task is {task!r}, but must be empty or one of {', '.join(PUBLISHED)}")
@@ -102,7 +103,7 @@ def pareto_front(costs: np.ndarray, returns: np.ndarray) -> np.ndarray:
 
 
 def target_returns(data: Dataset, settings: Settings, given: float | None) -> np.ndarray:
-    """(FRONTIER_SIZE, 2) rows of cost and return: ask for the return of the last row whose cost is allowed.
+    """(FRONTIER_SIZE, 2) rows of cost and return: the target is that of the last row whose cost is allowed.
 
     A given return counts for every cost; else the task's published ones; else the best of the log.
     """
@@ -114,18 +115,18 @@ def target_returns(data: Dataset, settings: Settings, given: float | None) -> np
         costs = data.episode_costs.ravel()
         front = pareto_front(costs, data.episode_returns)
         rows = np.stack([costs[front], data.episode_returns[front]], axis=1)
-    if len(rows) > FRONTIER_SIZE:  # fewer steps ask for a little less in between
+    if len(rows) > FRONTIER_SIZE:  # with fewer steps the targets between them are a little less
         rows = rows[np.linspace(0, len(rows) - 1, FRONTIER_SIZE).round().astype(int)]
     return np.pad(rows, ((0, FRONTIER_SIZE - len(rows)), (0, 0)), mode="edge").astype(np.float32)
 
 
 def labels(data: Dataset, settings: Settings, share: float, seed: int, faithful: bool) -> Labels:
-    """Every episode as it is, and some again (`share` of the thinned log) that promise more than they got.
+    """Every episode as it is, and some again (`share` of the thinned log), relabelled with larger returns.
 
-    Targets (c, r) above the log's best returns are each given to the nearest episode of cost ≤ c (one hit
-    twice passes the second on to another that is about as good), so that a policy asked for too much does
-    as those did. As released, the episodes are sorted before they meet the targets, and so are given others
-    than they were chosen for: `faithful` keeps that.
+    Targets (c, r) above the log's best returns each relabel the nearest episode of cost ≤ c (where that was
+    taken before, another that is about as good), so that a policy conditioned on too large a return imitates
+    these. As released, the episodes are sorted before they are paired with targets, and so paired with
+    others than they were chosen for: `faithful` keeps that.
     """
     random = np.random.default_rng(seed)
     costs, returns = data.episode_costs.ravel(), data.episode_returns
@@ -185,7 +186,7 @@ def matched(
     faithful: bool,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """(count,) the episode that stands in for each goal."""
+    """(count,) the episode that is relabelled with each goal."""
     points = np.stack([costs, returns], axis=1)
     nearest, chosen = np.zeros((2, len(goals)), int)
     for number, goal in enumerate(goals):
@@ -199,16 +200,16 @@ def matched(
 
 
 def odds(data: Dataset, labels: Labels, faithful: bool) -> np.ndarray:
-    """(m,) how likely each episode is drawn: the less it costs, the more.
+    """(m,) the probability of sampling each episode: the less it costs, the larger.
 
-    As released, ∝ max(70 − cost, 0) whatever the task: expensive episodes are never seen. Fixed, the 70 is
-    a little more than the largest cost there is.
+    As released, ∝ max(70 − cost, 0) whatever the task: expensive episodes are never sampled. Fixed takes
+    1.1 times the largest cost instead of 70.
     """
     costs = data.episode_costs.ravel()[labels.episode] + labels.more_cost
     weight = np.maximum((70.0 if faithful else 1.1 * costs.max()) - costs, 0.0)
     if not weight.sum() > 0:
         raise BCRLError(
-            f"{data.source}: every episode costs 70 or more, and the released code draws none of those: "
+            f"{data.source}: every episode costs 70 or more, and the released code samples none of them: "
             "use variant fixed"
         )
     return weight / weight.sum()

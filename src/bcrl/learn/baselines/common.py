@@ -1,4 +1,4 @@
-"""What the baselines share: options, transitions, and acting without a budget of slack."""
+"""Shared by the baselines: options, transitions, and actors that track no slack."""
 
 import math
 from abc import abstractmethod
@@ -26,14 +26,14 @@ class TwoVariants(MethodOptions):
     """The option that every baseline has."""
 
     variant: Variant = "fixed"
-    """fixed: made for a fair comparison; faithful: as released, faults included (docs/baselines.md)."""
+    """fixed: repaired for a fair comparison; faithful: as released, faults included (docs/baselines.md)."""
 
     @property
     def faithful(self) -> bool:
         return self.variant == "faithful"
 
     def seen_through(self, normaliser: Normaliser) -> Normaliser:
-        """Observations are standardised as for BCRL; the released codes take them raw."""
+        """The normaliser in use: that of the log, as for BCRL; faithful takes observations raw."""
         return Normaliser.identity(len(normaliser.mean)) if self.faithful else normaliser
 
 
@@ -55,9 +55,9 @@ class Baseline(TwoVariants):
     ) -> Rows:
         """The columns of `Batch`, then `extra` ones.
 
-        A timeout ends the backup, as in the released codes (of reward at least: see BCQ-Lag and CPQ). κ
-        counts to the end of the episode, and where states do not recur (a run straight ahead) the value of
-        the state after it would be extrapolation alone.
+        A timeout ends the backup, as in the released codes (faithful BCQ-Lag and CPQ never end that of
+        cost). κ counts to the end of the episode, and where states do not recur (a run straight ahead) the
+        value of the state after a timeout would be extrapolation alone.
         """
         check_one_cost(data)
         seen = self.seen_through(normaliser)
@@ -97,6 +97,7 @@ class ForOneThreshold(MethodOptions):
 
 
 def check_one_cost(data: Dataset) -> None:
+    """Raises unless the log has a single cost."""
     if data.cost_count != 1:
         raise BCRLError(f"{data.source}: has {data.cost_count} costs, but this method knows one: use bcrl")
 
@@ -105,7 +106,7 @@ def check_one_cost(data: Dataset) -> None:
 
 
 class Memory(eqx.Module):
-    """What an episode remembers."""
+    """The state of an episode."""
 
     goal: Goal
     key: PRNGKeyArray
@@ -128,7 +129,7 @@ class UnbudgetedActor(eqx.Module):
 
 
 class PlainActor(UnbudgetedActor):
-    """An actor that remembers what was spent; a subclass chooses the action."""
+    """An actor that counts the cost so far; a subclass chooses the action."""
 
     normaliser: Normaliser
 
@@ -143,7 +144,7 @@ class PlainActor(UnbudgetedActor):
     def act(
         self, memory: Memory, observation: Float[Array, " d"]
     ) -> tuple[Float[Array, " a"], Memory, Insight]:
-        """For the reports, slack is what is left of the threshold."""
+        """The chosen action; the slack in the reports is the threshold less the cost so far."""
         key = jax.random.fold_in(memory.key, memory.step)
         action = jnp.clip(self.choose(self.normaliser(observation), memory, key), -1.0, 1.0)
         return action, memory, Insight(memory.goal.threshold - memory.spent, jnp.zeros((), bool))

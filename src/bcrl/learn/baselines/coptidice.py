@@ -1,4 +1,4 @@
-"""COptiDICE: the best distribution over the log's transitions that keeps the cost, then cloned.
+"""COptiDICE: the best distribution over the log's transitions within the threshold, then cloned.
 
 Two state values ν and χ and two multipliers λ and τ give each transition a weight w; the policy is cloned
 with these weights. Equations and deviations: docs/baselines.md.
@@ -41,7 +41,7 @@ class Sample(eqx.Module):
 
 
 class Values(eqx.Module):
-    """One of ν and χ where it is needed."""
+    """ν or χ at s, s′ and initial states."""
 
     here: Float[Array, " b"]
     ahead: Float[Array, " b"]
@@ -61,7 +61,7 @@ class COptiDICE(ForOneThreshold, Baseline):
     alpha: float = option(0.5, above=0.0)
     """Weight α of the divergence between the new distribution and the log's."""
     doubt: float = option(0.01, above=0.0)
-    """Divergence ε within which the cost is taken at its worst, for want of data."""
+    """Divergence ε from the log within which the largest cost counts: an upper bound for little data."""
     noise: float = option(0.1, least=0.0)
     """Noise on the inputs and actions that are cloned, in standard deviations."""
 
@@ -86,7 +86,7 @@ class COptiDICE(ForOneThreshold, Baseline):
         return Arrays(rows, Rows.of(starts), (jnp.asarray(spread[0]), jnp.asarray(spread[1])))
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
-        """Fixed draws initial states apart; faithful weighs up the few that the batch happens to hold."""
+        """A batch. Fixed samples initial states apart; faithful weights the few that are in the batch."""
         row_key, start_key, *noise_keys = jax.random.split(key, 4)
         batch, (first,) = arrays.rows.sample_batch(row_key, self.batch_size)
         if self.faithful:
@@ -104,7 +104,7 @@ class COptiDICE(ForOneThreshold, Baseline):
         value_key, actor_key = jax.random.split(key)
         s, a = spec.observation_size, spec.action_size
         networks = {
-            # ν, then χ. Faithful takes the smaller of two networks for each; the paper does not ask for it.
+            # ν, then χ. Faithful takes the smaller of two networks for each; the paper has one.
             "values": ensemble((s, *self.hidden, 1), value_key, members=4 if self.faithful else 2),
             "actor": SquashedGaussian(s, a, self.hidden, actor_key),
             "multipliers": jnp.ones(2),  # λ and τ before the softplus

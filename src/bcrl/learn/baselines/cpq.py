@@ -1,7 +1,7 @@
 """CPQ: constraints-penalised Q-learning.
 
-An actor-critic in which reward counts only where the cost critic keeps the threshold, and in which actions
-unlike those of the log are made to look costly. Equations and deviations: docs/baselines.md.
+An actor-critic in which reward counts only where Q_C is within the threshold, and in which the Q_C of
+out-of-distribution ("strange") actions is raised. Equations and deviations: docs/baselines.md.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Arrays(eqx.Module):
 
 class Sample(eqx.Module):
     batch: Batch
-    worst: Float[Array, ""]  # a low return of the log: the value of what is not allowed
+    worst: Float[Array, ""]  # a low return of the log: the value of actions that are not allowed
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class CPQ(ForOneThreshold, Baseline):
     name: ClassVar[str] = "cpq"
 
     variant: Variant = "faithful"
-    """faithful: as released, where the penalty of strange actions has no effect; fixed: where it has one."""
+    """faithful: as released, where the penalty of strange actions has no gradient; fixed: it has one."""
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
     learning_rate: float = option(1e-3, above=0.0)
@@ -58,18 +58,19 @@ class CPQ(ForOneThreshold, Baseline):
     vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
     candidates: int = option(10, least=1)
-    """Actions of the policy per state among which strange ones are looked for."""
+    """Actions sampled from the policy per state; the strange ones among them are penalised."""
     strange: float = option(0.95, above=0.0, below=1.0)
     """An action is strange when this share of the log's actions is less strange to the auto-encoder."""
     penalty_level: float = option(1.5, above=0.0)
-    """Strange actions shall cost this many times the discounted threshold."""
+    """The penalty raises Q_C of strange actions up to this many times the discounted threshold."""
 
     # ---- protocol: data and networks ------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
-        """What is not allowed is worth a low return of the log; faithful says 0.
+        """Rows, and the value of actions with Q_C above the threshold: a low return of the log.
 
-        0 is no penalty where returns are negative. Where they hardly ever are, both are the same.
+        Faithful takes 0, which is no penalty where returns are negative. Where they hardly ever are, both
+        are the same.
         """
         worst = 0.0 if self.faithful else self.reward_scale * low_return(data, self.gamma)
         rows = self.rows(data, normaliser, reward_scale=self.reward_scale)
@@ -128,12 +129,12 @@ class CPQ(ForOneThreshold, Baseline):
         next_key, action_key, penalty_key = jax.random.split(key, 3)
         frozen = stop_gradient(networks)
 
-        next_action = frozen["actor"].draw(batch.next_features, next_key)
+        next_action = frozen["actor"].sample(batch.next_features, next_key)
         next_q, next_q_c = self.judge(targets, batch.next_features, next_action)
         goal, goal_c = self.goals(sample, next_q, next_q_c, limit)
         q_loss, q_c_loss = backup_errors(networks["critics"], batch, goal, goal_c)
 
-        action = networks["actor"].draw(batch.features, action_key)
+        action = networks["actor"].sample(batch.features, action_key)
         q, q_c = self.judge(frozen["critics"], batch.features, action)
         actor_loss = self.actor_loss(q, q_c, limit)
         loss = q_loss + q_c_loss + actor_loss
@@ -176,12 +177,12 @@ class CPQ(ForOneThreshold, Baseline):
     def strange_actions(
         self, networks: Networks, batch: Batch, key: PRNGKeyArray
     ) -> tuple[Float[Array, "n b a"], Bool[Array, "n b"]]:
-        """n actions of the policy per state, and which are strange.
+        """n actions of the policy per state, and which are strange (out-of-distribution).
 
-        Strange is what the auto-encoder codes farther from its prior than it codes nearly all of the log.
+        An action is strange if its code is farther from the prior (by KL) than those of nearly all the log.
         """
         wide = jnp.broadcast_to(batch.features, (self.candidates, *batch.features.shape))
-        actions = networks["actor"].draw(wide, key)
+        actions = networks["actor"].sample(wide, key)
         # The log's own actions come first.
         pairs = jnp.concatenate([batch.features[None], wide]), jnp.concatenate([batch.action[None], actions])
         kl = latent_kl(*networks["vae"].encode(*pairs))
@@ -195,7 +196,7 @@ class CPQ(ForOneThreshold, Baseline):
         strange: Bool[Array, "n b"],
         level: Array,
     ) -> tuple[Array, Array]:
-        """E[ℓ d(κ) − Q_C] and E[(ℓ d(κ) − Q_C)⁺] over the strange actions: what they lack of looking costly.
+        """E[ℓ d(κ) − Q_C] and E[(ℓ d(κ) − Q_C)⁺] over the strange actions: what Q_C lacks of the level.
 
         The second is what the penalty lowers, so that no action is raised above the level.
         """
@@ -205,11 +206,11 @@ class CPQ(ForOneThreshold, Baseline):
         return jnp.sum(gaps) / count, jnp.sum(jax.nn.relu(gaps)) / count
 
     def next_log_alpha(self, log_alpha: Array, gap: Array) -> Array:
-        """log α + η α E[ℓ d(κ) − Q_C]: α rises while strange actions look cheap."""
+        """log α + η α E[ℓ d(κ) − Q_C]: α rises while their Q_C is below the level."""
         return jnp.clip(log_alpha + self.alpha_rate * jnp.exp(log_alpha) * gap, *LOG_ALPHA_RANGE)
 
     def actor_loss(self, q: Array, q_c: Array, limit: Array) -> Array:
-        """−E[1[Q_C ≤ d(κ)] Q], and where an action is not allowed E[Q_C − d(κ)]; faithful gives up there."""
+        """−E[1[Q_C ≤ d(κ)] Q], and where an action is not allowed E[Q_C − d(κ)]; faithful has 0 there."""
         otherwise = jnp.zeros_like(q_c) if self.faithful else q_c - limit
         return jnp.mean(jnp.where(q_c <= limit, -q, otherwise))
 
@@ -224,7 +225,7 @@ class CPQ(ForOneThreshold, Baseline):
     def judge_cost(
         self, critics: MLP, features: Float[Array, "*b f"], action: Float[Array, "*b a"]
     ) -> Float[Array, "*b"]:
-        """Q_C alone: the critics of reward are not asked."""
+        """Q_C alone: the critics of reward are not evaluated."""
         of_cost = jax.tree.map(lambda x: x[len(x) // 2 :], critics)
         return self.one_cost(apply_each(of_cost, jnp.concatenate([features, action], axis=-1))[..., 0])
 

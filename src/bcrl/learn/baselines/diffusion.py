@@ -1,4 +1,4 @@
-"""The diffusion policy of FISOR: a network that finds the noise in an action, and drawing actions with it."""
+"""The diffusion policy of FISOR: a network that predicts the noise in an action, and sampling with it."""
 
 import equinox as eqx
 import jax
@@ -82,8 +82,10 @@ class Diffusion(eqx.Module):
         kept = jnp.asarray(self.kept, action.dtype)[time, None]
         return jnp.sqrt(kept) * action + jnp.sqrt(1.0 - kept) * noise
 
-    def draw(self, predict: NoisePredictor, x: Float[Array, "n i"], key: PRNGKeyArray) -> Float[Array, "n a"]:
-        """An action for each row: from pure noise, a step at a time, staying in [−1, 1]."""
+    def sample(
+        self, predict: NoisePredictor, x: Float[Array, "n i"], key: PRNGKeyArray
+    ) -> Float[Array, "n a"]:
+        """An action for each row: from pure noise, step by step, clipped to [−1, 1]."""
         size = predict.last.biases[-1].shape[-1]
         noise = jax.random.normal(key, (self.steps + 1, len(x), size)).at[0].set(0.0)  # none at the very end
 

@@ -1,6 +1,6 @@
-"""FISOR: a hard constraint. Where cost can be avoided for good, earn; elsewhere, get back there.
+"""FISOR: a hard constraint. Where cost can be avoided for good, maximise reward; elsewhere, regain that.
 
-A diffusion policy clones the actions that do. No threshold is ever seen.
+A diffusion policy clones the actions that do, by their weights. Training and acting see no threshold.
 """
 
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ VIOLATED, KEPT = 25.0, -1.0  # h of a step that costs something, and of one that
 
 
 class DiffusionActor(PlainActor):
-    """Of several drawn actions the one that stays safest; budgets are accepted and ignored."""
+    """Executes, of several sampled actions, the one with the least Q_h; budgets are accepted and ignored."""
 
     policy: NoisePredictor
-    critics: MLP  # the slow copies
+    critics: MLP  # the target networks
     diffusion: Diffusion
     candidates: int = eqx.field(static=True)
 
     def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
         del memory
         rows = jnp.broadcast_to(features, (self.candidates, features.shape[-1]))
-        actions = self.diffusion.draw(self.policy, rows, key)
+        actions = self.diffusion.sample(self.policy, rows, key)
         return actions[jnp.argmin(in_sample.twin_values(self.critics, rows, actions)[1])]
 
 
@@ -78,14 +78,14 @@ class FISOR(Baseline):
     diffusion_steps: int = option(5, least=1)
     """Steps from noise to an action."""
     candidates: int = option(16, least=1)
-    """Actions drawn to choose from."""
+    """Actions sampled to choose from."""
     slow_rate: float = option(0.001, above=0.0, most=1.0)
-    """Share by which the policy that acts follows the trained one at each gradient step of it."""
+    """Rate at which the target policy, which acts, follows the trained one at each gradient step of it."""
 
     # ---- protocol: data -------------------------------------------------------------------------
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
-        """Rewards times horizon/(best return − worst), so that β fits whatever the task's unit."""
+        """Rows, rewards times horizon/(best return − worst): so β does not depend on their unit."""
         width = float(np.ptp(data.episode_returns)) if self.return_range is None else self.return_range
         if not width > 0:
             raise BCRLError(f"{data.source}: all episodes return the same: give return_range, above 0")
@@ -140,7 +140,7 @@ class FISOR(Baseline):
         return state, metrics | {"policy/loss": policy_loss, "policy/weight": weight.mean()}
 
     def weights(self, state: TrainState, batch: Batch) -> Float[Array, " b"]:
-        """How much each action is cloned: by reward where feasible, by feasibility elsewhere."""
+        """The weight of each action in cloning: by reward where feasible, by feasibility elsewhere."""
         q, q_h = in_sample.twin_values(state.targets["critics"], batch.features, batch.action)
         v, v_h = apply_each(state.networks["values"], batch.features)[..., 0]
         return self.weight(q - v, q_h, v_h)

@@ -1,8 +1,7 @@
 """Values and critics of reward and of cost, learned side by side from actions of the log alone.
 
-CAPS, LSPC and FISOR stand on these. Cost is counted as cost, so where a paper maximises −c with an
-expectile τ, the cost value here is the (1 − τ)-expectile of Q_C, and the more careful of two cost critics is
-the larger.
+Used by CAPS, LSPC and FISOR. Cost is minimised: where a paper maximises −c with an expectile τ, the cost
+value here is the (1 − τ)-expectile of Q_C, and the pessimistic one of two cost critics is the larger.
 """
 
 from collections.abc import Sequence
@@ -19,11 +18,11 @@ from bcrl.learn.train_state import Networks
 
 
 class Estimates(eqx.Module):
-    """What the networks say of a batch. Gradients reach the online critics, V_R(s) and V_C(s) alone."""
+    """Values of a batch. Gradients reach the online critics, V_R(s) and V_C(s) alone."""
 
     critics: Float[Array, "2 b"]  # Q_R, online, each of the twins
     cost_critics: Float[Array, "2 b"]  # Q_C, likewise
-    critic: Float[Array, " b"]  # Q_R, the smaller of the slow twins
+    critic: Float[Array, " b"]  # Q_R, the smaller of the target twins
     cost_critic: Float[Array, " b"]  # Q_C, the larger
     value: Float[Array, " b"]
     cost_value: Float[Array, " b"]
@@ -44,7 +43,7 @@ def networks(state_size: int, action_size: int, hidden: Sequence[int], key: PRNG
 
 
 def estimate(trained: Networks, targets: Networks, batch: Batch) -> Estimates:
-    """What values, critics and target critics say of a batch."""
+    """The outputs of values, critics and target critics for a batch."""
     critics, slow_critics = trained["critics"], jax.lax.stop_gradient(targets["critics"])
     online, slow = (apply_each(twins, batch.pairs)[..., 0] for twins in (critics, slow_critics))
     both = apply_each(trained["values"], jnp.concatenate([batch.features, batch.next_features]))[..., 0]

@@ -1,8 +1,8 @@
 """LSPC (IQL version): clone the safer actions of the log as a generator, then steer it towards reward.
 
-A conditional auto-encoder learns the log's actions, the more so the less they cost: that is the safe policy
-(LSPC-S). A second policy learns to choose latents for it, in a small box around 0, by reward (LSPC-O). No
-threshold is ever seen.
+A conditional auto-encoder clones the log's actions with weights that fall with their cost: the safe policy
+(LSPC-S). A second policy learns to choose latents for it, in a small box around 0, by reward (LSPC-O).
+Training and acting see no threshold.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 
 class LatentActor(PlainActor):
-    """Draws a latent inside the box (O: from the learned policy, S: from the prior) and decodes it."""
+    """Executes a decoded latent, sampled inside the box (O: from the learned policy, S: from the prior)."""
 
     vae: VAE
     latents: SquashedGaussian
@@ -35,8 +35,8 @@ class LatentActor(PlainActor):
     def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
         del memory
         if self.policy == "S":
-            return self.vae.draw(features, key, limit=self.radius)
-        return self.vae.decode(features, self.radius * self.latents.draw(features, key))
+            return self.vae.sample(features, key, limit=self.radius)
+        return self.vae.decode(features, self.radius * self.latents.sample(features, key))
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class LSPC(Baseline):
     name: ClassVar[str] = "lspc"
 
     policy: Literal["O", "S"] = "O"
-    """Who acts: O steers by reward inside the safe actions, S takes any of them."""
+    """The policy that acts: O chooses by reward among the safe actions, S takes any of them."""
     batch_size: int = 1024
     """Transitions per gradient step."""
     tau_r: float = option(0.7, least=0.5, most=1.0)
@@ -141,7 +141,7 @@ class LSPC(Baseline):
         self, latents: SquashedGaussian, vae: VAE, batch: Batch, weight: Array, key: PRNGKeyArray
     ) -> Array:
         """E[w ‖decode(s, ρ tanh(z)) − a‖²] with z ~ π_z(s); the decoder itself stays as it is."""
-        latent = self.radius * latents.draw(batch.features, key)
+        latent = self.radius * latents.sample(batch.features, key)
         decoded = jax.lax.stop_gradient(vae).decode(batch.features, latent)
         return jnp.mean(weight * jnp.sum((decoded - batch.action) ** 2, axis=-1))
 

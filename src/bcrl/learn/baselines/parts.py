@@ -27,16 +27,17 @@ class SquashedGaussian(eqx.Module):
         return mean, jnp.clip(log_std, *LOG_STD_RANGE)
 
     def mode(self, x: Float[Array, "*b i"]) -> Float[Array, "*b a"]:
+        """tanh μ(x)."""
         return jnp.tanh(self(x)[0])
 
-    def draw(self, x: Float[Array, "*b i"], key: PRNGKeyArray) -> Float[Array, "*b a"]:
+    def sample(self, x: Float[Array, "*b i"], key: PRNGKeyArray) -> Float[Array, "*b a"]:
         """A reparametrised sample."""
         mean, log_std = self(x)
         return jnp.tanh(mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape))
 
 
 class ModeActor(PlainActor):
-    """Acts by the mode of a squashed Gaussian of the state alone."""
+    """Executes the mode of a squashed Gaussian of the state alone."""
 
     policy: SquashedGaussian
 
@@ -66,10 +67,11 @@ class VAE(eqx.Module):
         return mean, jnp.clip(log_std, *LATENT_LOG_STD_RANGE)
 
     def decode(self, x: Float[Array, "*b i"], latent: Float[Array, "*b z"]) -> Float[Array, "*b a"]:
+        """The action of a latent."""
         return jnp.tanh(self.decoder(jnp.concatenate([x, latent], axis=-1)))
 
-    def draw(self, x: Float[Array, "*b i"], key: PRNGKeyArray, limit: float = 0.5) -> Float[Array, "*b a"]:
-        """An action from the prior, its latent clipped to ±limit."""
+    def sample(self, x: Float[Array, "*b i"], key: PRNGKeyArray, limit: float = 0.5) -> Float[Array, "*b a"]:
+        """An action whose latent is sampled from the prior and clipped to ±limit."""
         latent_size = self.encoder.biases[-1].shape[-1] // 2
         latent = jax.random.normal(key, (*x.shape[:-1], latent_size))
         return self.decode(x, jnp.clip(latent, -limit, limit))

@@ -85,7 +85,7 @@ class Block(eqx.Module):
 
 
 class SequencePolicy(eqx.Module):
-    """π(a_t | the last steps), and whether a_t will cost something."""
+    """π(a_t | the last steps), and the logits of whether a_t costs something."""
 
     goals: Linear  # return and cost to go, stacked
     states: Linear
