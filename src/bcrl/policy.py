@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
 from bcrl.errors import BCRLError
-from bcrl.learn.protocol import Actor, Goal, Insight, Method, Spec, blank_actor
+from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
@@ -108,8 +108,8 @@ class Policy:
     def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
         """A user's horizon(s) in whole steps."""
         steps = np.asarray(self.spec.horizon if horizon is None else horizon)
-        if steps.dtype.kind not in "iu" or np.any(steps < 1):
-            raise BCRLError(f"horizon is {horizon}, but must be a whole number of steps from 1 up")
+        if steps.dtype.kind not in "iu" or np.any(steps < 1) or np.any(steps > LARGEST):
+            raise BCRLError(f"horizon is {horizon}, but must be a whole number of steps from 1 to 2³¹ − 1")
         longest = self.actor.longest
         if longest is not None and np.any(steps > longest):
             raise BCRLError(
@@ -133,7 +133,9 @@ class Policy:
         goal = self.goal(
             threshold=threshold, budget=budget, horizon=horizon, execution=execution, prune=prune, batch=batch
         )
-        return Episode(self, goal, jax.random.key(seed))
+        _check_process()
+        # A bare budget is for any number of steps.
+        return Episode(self, goal, jax.random.key(seed), limited=budget is None)
 
     def _costs(self, name: str, value: ArrayLike | None) -> np.ndarray:
         """A user's cost number(s) as (..., k)."""
@@ -159,13 +161,16 @@ class Episode:
     `memory` is the whole of its state, a PyTree; the pure functions behind it are `policy.actor`'s.
     """
 
-    def __init__(self, policy: Policy, goal: Goal, key: jax.Array):
+    def __init__(self, policy: Policy, goal: Goal, key: jax.Array, *, limited: bool = True):
         self.policy = policy
         self.batched = goal.horizon.ndim == 1
         self._goal = goal
         self._key = key
         self.memory = self._begin()
         self._insight: Insight | None = None
+        self._horizon = np.asarray(goal.horizon) if limited else np.full(goal.horizon.shape, np.inf)
+        self._step = np.zeros(self._horizon.shape, np.int64)
+        self._acted = False  # an action waits for its cost
 
     def _begin(self) -> Any:
         self._key, key = jax.random.split(self._key)
@@ -173,19 +178,40 @@ class Episode:
         return _start(self.policy.actor, keys, self._goal, self.batched)
 
     def act(self, observation: ArrayLike) -> np.ndarray:
-        """The action for this observation, (a,) or (batch, a), in [−1, 1]."""
-        observed = np.asarray(observation, np.float32)
+        """The action for this observation, (a,) or (batch, a), in [−1, 1].
+
+        Each action is followed by `observe`; an episode has as many steps as its horizon.
+        """
+        _check_process()
+        if self._acted:
+            raise BCRLError("act was called twice: tell the episode what its last action cost, observe(cost)")
+        if np.any(self._step >= self._horizon):
+            way = "restart those that ended" if self.batched else "start a new one, or give a longer horizon"
+            raise BCRLError(f"the episode has had its {self._horizon.max():,} steps: {way}")
+        with np.errstate(over="ignore"):
+            observed = np.asarray(observation, np.float32)
         wanted = (self.policy.spec.observation_size,)
         wanted = (len(self._goal.horizon), *wanted) if self.batched else wanted
         if observed.shape != wanted:
             raise BCRLError(f"observation has shape {observed.shape}, but this episode expects {wanted}")
         if not np.isfinite(observed).all():
             raise BCRLError("observation holds NaN or infinity: mend the reading before acting on it")
-        action, self.memory, self._insight = _act(self.policy.actor, self.memory, observed, self.batched)
-        return np.asarray(action)
+        action, memory, insight = _act(self.policy.actor, self.memory, observed, self.batched)
+        action = np.asarray(action)
+        if not np.isfinite(action).all():
+            raise BCRLError(
+                f"the policy has no finite action for an observation as large as {np.abs(observed).max():g}: "
+                "is it in the unit of the log?"
+            )
+        self.memory, self._insight, self._acted = memory, insight, True
+        return action
 
     def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
-        """Tells the episode what its last action cost (and earned, where a policy wants to know)."""
+        """Tells the episode what its last action cost (and earned, where the policy needs to know)."""
+        if not self._acted:
+            raise BCRLError("observe comes after act: no action is waiting for its cost")
+        if reward is None and self.policy.actor.needs_reward:
+            raise BCRLError(f"{self.policy.method.name} needs the reward too: observe(cost, reward)")
         shape = self._goal.threshold.shape
         costs = np.asarray(cost, np.float32)
         costs = costs[..., None] if shape[-1] == 1 and costs.shape == shape[:-1] else costs
@@ -193,8 +219,11 @@ class Episode:
             raise BCRLError(f"cost has shape {np.shape(cost)}, but this episode expects {shape}")
         if not np.all(np.isfinite(costs)) or np.any(costs < 0):
             raise BCRLError(f"cost is {cost}, but must be finite and not negative")
-        rewards = np.zeros(shape[:-1], np.float32) if reward is None else np.asarray(reward, np.float32)
+        rewards = np.asarray(np.zeros(shape[:-1]) if reward is None else reward, np.float32)
+        if rewards.shape != shape[:-1] or not np.isfinite(rewards).all():
+            raise BCRLError(f"reward is {reward}, but must be finite and of shape {shape[:-1]}")
         self.memory = _observe(self.policy.actor, self.memory, costs, rewards, self.batched)
+        self._step, self._acted = self._step + 1, False
 
     def restart(self, which: ArrayLike) -> None:
         """Begins the marked episodes of a batch anew, for vectorised environments that reset themselves."""
@@ -203,6 +232,7 @@ class Episode:
         marked = np.asarray(which, bool)
         if marked.shape != self._goal.horizon.shape:
             raise BCRLError(f"restart marks {marked.shape}, but the batch is {self._goal.horizon.shape}")
+        self._step = np.where(marked, 0, self._step)
         mix = eqx.filter_vmap(lambda m, new, old: jax.tree.map(lambda x, y: jnp.where(m, x, y), new, old))
         self.memory = mix(marked, self._begin(), self.memory)
 
@@ -231,7 +261,10 @@ def load(path: str | os.PathLike) -> Policy:
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({provenance!r})")
     blank = jax.eval_shape(lambda: blank_actor(method, spec))
-    return Policy(read_tensors(path, blank), method, spec, provenance)
+    actor = read_tensors(path, blank, header)
+    if not np.all(np.asarray(actor.normaliser.std) > 0):
+        raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")
+    return Policy(actor, method, spec, provenance)
 
 
 def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:
@@ -258,6 +291,18 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
         return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     except (TypeError, BCRLError) as error:
         raise BCRLError(f"{source}: an option in the header is damaged ({error})") from None
+
+
+_PROCESS = os.getpid()
+
+
+def _check_process() -> None:
+    """JAX hangs in a process that was forked after JAX had started."""
+    if os.getpid() != _PROCESS:
+        raise BCRLError(
+            "this process was forked after bcrl was loaded, and JAX does not run there: start workers with "
+            "multiprocessing.get_context('spawn')"
+        )
 
 
 # Jitted once for every policy of the same shape. `batched` is a compile-time choice.

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,23 +18,35 @@ T = TypeVar("T")
 
 
 def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) -> None:
-    """Writes the arrays of `tree`, each under its path in the tree, and `header`, all or nothing."""
+    """Writes the arrays of `tree`, each under its path in the tree, and `header`, all or nothing.
+
+    The header gets a digest of itself and of the arrays, which `read_tensors` checks.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in _named(tree).items()}
     with atomic_path(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
+            whole = header | {"sha256": file_digest(header, tensors)}
+            save_file(tensors, temporary, metadata={"bcrl": json.dumps(whole)})
         except SafetensorError as error:
             raise BCRLError(f"{path}: could not be written ({error}); choose another place") from None
 
 
 def tensors_sha256(tree: Any) -> str:
     """SHA-256 of the names, types, shapes and values of the arrays in `tree`."""
+    return file_digest(None, {name: np.asarray(leaf, order="C") for name, leaf in _named(tree).items()})
+
+
+def file_digest(header: dict[str, Any] | None, tensors: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of a header (without its own `sha256`) as sorted JSON, then of the tensors by name."""
     digest = hashlib.sha256()
-    for name, leaf in _named(tree).items():
-        array = np.asarray(leaf, order="C")
+    if header is not None:
+        known = {name: value for name, value in header.items() if name != "sha256"}
+        digest.update(json.dumps(known, sort_keys=True).encode())
+    for name in tensors if header is None else sorted(tensors):
+        array = tensors[name]
         digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
@@ -60,8 +74,11 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
     return header
 
 
-def read_tensors(path: str | os.PathLike, like: T) -> T:
-    """The arrays of a file as a tree like `like`, whose names, shapes and types they must have."""
+def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
+    """The arrays of a file as a tree like `like`, whose names, shapes and types they must have.
+
+    `header` is the file's own; its digest must agree. Files of older versions have none: a warning.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -69,6 +86,14 @@ def read_tensors(path: str | os.PathLike, like: T) -> T:
         found = load_file(path)
     except (SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
         raise BCRLError(f"{path}: its tensors cannot be read ({error}); train again") from None
+    if "sha256" not in header:
+        warnings.warn(
+            f"{path}: has no digest (an older bcrl wrote it), so damage would not be noticed: "
+            "load and save it again",
+            stacklevel=3,
+        )
+    elif header["sha256"] != file_digest(header, found):
+        raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
     wanted = _named(like)
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())

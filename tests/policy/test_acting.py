@@ -1,6 +1,8 @@
 """Acting under a budget: each execution rule against a tracker written by hand in numpy."""
 
 import dataclasses
+import os
+import warnings
 
 import equinox as eqx
 import jax
@@ -111,9 +113,8 @@ def test_each_rule_is_its_formula(rule, policy):
     decided = []
     for start in (1.0, 4.0, 9.0):
         threshold = np.full(k, start)
-        # The horizon is shorter than the episode: the last steps are past it.
-        episode = policy.start(threshold=given(threshold), horizon=STEPS - 2, execution=rule)
-        by_hand = Tracker(policy, threshold, STEPS - 2)
+        episode = policy.start(threshold=given(threshold), horizon=STEPS, execution=rule)
+        by_hand = Tracker(policy, threshold, STEPS)
         for _ in range(STEPS):
             seen = rng.normal(size=policy.spec.observation_size).astype(np.float32)
             features = by_hand.features(seen)
@@ -344,6 +345,9 @@ def test_bad_steps_are_refused(tiny_policy):
         _ = episode.slack
     with pytest.raises(BCRLError, match=r"shape \(5,\).*\(6,\)"):
         episode.act(np.zeros(5))
+    with pytest.raises(BCRLError, match="observe comes after act"):
+        episode.observe(1.0)
+    episode.act(np.zeros(6))
     with pytest.raises(BCRLError, match="cost is -1"):
         episode.observe(-1)
     with pytest.raises(BCRLError, match="cost has shape"):
@@ -351,6 +355,71 @@ def test_bad_steps_are_refused(tiny_policy):
     with pytest.raises(BCRLError, match="restart is for batches"):
         episode.restart(True)
     batch = tiny_policy.start(threshold=5, batch=2)
-    assert batch.act(np.zeros((2, 6))).shape == (2, 2)
     with pytest.raises(BCRLError, match="shape"):
         batch.act(np.zeros(6))
+    assert batch.act(np.zeros((2, 6))).shape == (2, 2)
+
+
+def test_every_action_is_paid_for(tiny_policy):
+    """Forgetting observe would overspend without a word."""
+    episode = tiny_policy.start(threshold=5, horizon=2)
+    for _ in range(2):
+        episode.act(np.zeros(6))
+        with pytest.raises(BCRLError, match=r"act was called twice.*observe\(cost\)"):
+            episode.act(np.zeros(6))
+        episode.observe(1.0)
+    with pytest.raises(BCRLError, match="has had its 2 steps: start a new one"):
+        episode.act(np.zeros(6))
+    batch = tiny_policy.start(threshold=5, horizon=[1, 3])
+    batch.act(np.zeros((2, 6)))
+    batch.observe([0.0, 0.0])
+    with pytest.raises(BCRLError, match="restart those that ended"):
+        batch.act(np.zeros((2, 6)))
+    batch.restart([True, False])
+    batch.act(np.zeros((2, 6)))
+
+
+def test_a_policy_that_needs_the_reward_is_not_told_zero(tiny_log):
+    from bcrl.learn.baselines.cdt import CDT
+
+    method = CDT(width=8, layers=1, heads=1, batch_size=8, context=2)
+    episode = fit(tiny_log, method, steps=1, log_every=1).policy().start(threshold=5)
+    episode.act(np.zeros(6))
+    with pytest.raises(BCRLError, match=r"cdt needs the reward too: observe\(cost, reward\)"):
+        episode.observe(1.0)
+    with pytest.raises(BCRLError, match="reward is nan"):
+        episode.observe(1.0, np.nan)
+    episode.observe(1.0, 2.0)
+
+
+@pytest.mark.parametrize("size", [1e30, 3e38, 1e39])
+def test_no_action_is_ever_nan(size, tiny_policy):
+    episode = tiny_policy.start(threshold=5)
+    refused = ""
+    try:
+        action = episode.act(np.full(6, size))
+    except BCRLError as error:
+        refused = str(error)
+        action = episode.act(np.zeros(6))  # the episode goes on as if that reading had not been
+    assert np.all(np.isfinite(action))
+    assert "observation" in refused or size < 1e38
+
+
+def test_a_forked_process_says_so(tiny_policy):
+    """JAX would hang there for ever."""
+    episode = tiny_policy.start(threshold=5)
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # JAX warns of the fork too
+        child = os.fork()
+    if child == 0:
+        try:
+            episode.act(np.zeros(6))
+        except BCRLError as error:
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with open(reading) as said:
+        assert "forked after bcrl was loaded" in said.read()

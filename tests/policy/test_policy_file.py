@@ -15,6 +15,7 @@ import pytest
 import bcrl
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
+from bcrl.tensors import file_digest
 from bcrl.train.run import fit
 
 Header = dict
@@ -141,6 +142,7 @@ def test_there_is_no_pickle_in_the_file(path):
 def write(path: Path, header: Header, tensors: Tensors) -> None:
     from safetensors.numpy import save_file
 
+    header = header | {"sha256": file_digest(header, tensors)}
     save_file(tensors, path, metadata={"bcrl": json.dumps(header)})
 
 
@@ -199,6 +201,17 @@ DAMAGE: dict[str, tuple[Callable[[bytes, Path], object], str]] = {
     "spec without costs": (edited(lambda header, _: header["spec"].pop("max_cost")), "spec is damaged"),
     "spec with a word": (put_in("spec", observation_size="six"), "spec"),
     "spec below zero": (put_in("spec", action_size=-1), "spec"),
+    "spec beyond int32": (put_in("spec", horizon=2**31), "spec"),
+    "option of a million layers": (put_in("options", hidden=[8] * 1_000_000), "hidden"),
+    "option of a giant layer": (put_in("options", hidden=[10**9]), "hidden"),
+    "option beyond all floats": (put_in("options", beta=10**400), "beta"),
+    "option null": (put_in("options", batch_size=None), "batch_size"),
+    "draws beyond memory": (put_in("options", fallback_draws=10**9), "fallback_draws"),
+    "deep header": (put(provenance=json.loads("[" * 400 + "]" * 400)), "provenance is damaged"),
+    "std 0": (
+        edited(lambda _, t: t.update({".normaliser.std": np.zeros(6, np.float32)})),
+        "standard deviation is not positive",
+    ),
     "missing tensor": (edited(lambda _, t: t.pop(first(t))), "is missing"),
     "unknown tensor": (
         edited(lambda _, t: t.update(extra=np.zeros(1, np.float32))),
@@ -228,6 +241,33 @@ def test_a_damaged_policy_file_is_refused_in_one_line(name, path, tmp_path):
     assert line.startswith(f"{broken}: ")
     assert words in line
     assert "\n" not in line
+
+
+def test_every_flipped_bit_is_noticed(path, tmp_path):
+    """In the header and in the numbers alike: a file that loads is the file that was saved."""
+    content, random = bytearray(path.read_bytes()), np.random.default_rng(0)
+    wanted = deeds(bcrl.load(path))
+    for place in random.integers(0, 8 * len(content), 200):
+        flipped = bytearray(content)
+        flipped[place // 8] ^= 1 << (place % 8)
+        file = tmp_path / "flipped.bcrl"
+        file.write_bytes(flipped)
+        try:
+            policy = bcrl.load(file)
+        except BCRLError:
+            continue
+        assert deeds(policy) == wanted  # white space of the JSON, say
+
+
+def test_a_file_without_a_digest_loads_with_a_warning(path, tmp_path):
+    from safetensors.numpy import save_file
+
+    header, tensors = split(path.read_bytes())
+    del header["sha256"]
+    save_file(tensors, tmp_path / "old.bcrl", metadata={"bcrl": json.dumps(header)})
+    with pytest.warns(UserWarning, match="has no digest"):
+        old = bcrl.load(tmp_path / "old.bcrl")
+    assert deeds(old) == deeds(bcrl.load(path))
 
 
 def test_rewriting_alone_is_no_damage(path, tmp_path):

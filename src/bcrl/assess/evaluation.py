@@ -1,6 +1,5 @@
 """`evaluate`: policies in a world at every threshold, one result per episode."""
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
@@ -74,17 +73,17 @@ def evaluate(
 
 def trained_for(policies: Sequence[Policy]) -> tuple[float, ...]:
     """The thresholds of policies that were trained for one each; empty if there is none."""
-    own = {vars(policy.method).get("threshold", math.nan) for policy in policies}
-    return tuple(sorted(threshold for threshold in own if not math.isnan(threshold)))
+    own = {policy.method.trained_for for policy in policies}
+    return tuple(sorted(threshold for threshold in own if threshold is not None))
 
 
 def identity(policy: Policy, execution: Execution | None) -> dict[str, Any]:
     """The columns of a result that say which policy acted, and how."""
-    options = vars(policy.method)
+    tracking, criterion = policy.method.budget_form
     return {
         "method": policy.method.name,
-        "tracking": options.get("tracking", ""),
-        "criterion": options.get("criterion", ""),
+        "tracking": tracking,
+        "criterion": criterion,
         "execution": execution or "finite-horizon",
         "data": policy.provenance.get("data", ""),
         "seed": int(policy.provenance.get("seed", 0)),

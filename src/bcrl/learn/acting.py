@@ -28,7 +28,8 @@ class Memory(eqx.Module):
 class BudgetedActor(eqx.Module):
     """Policy and fallback, with the cost critics that decide between them and track the budget."""
 
-    tracks_budgets: ClassVar[bool] = True  # so execution rules and pruning mean something
+    tracks_budgets: ClassVar[bool] = True
+    needs_reward: ClassVar[bool] = False
 
     actor: GaussianPolicy
     fallback: GaussianPolicy

@@ -73,9 +73,9 @@ class BCRLOptions(MethodOptions):
 
     # ---- networks and optimisation -----------------------------------------------------------------
 
-    hidden: tuple[int, ...] = option((512, 512), least=1)
+    hidden: tuple[int, ...] = option((512, 512), least=1, most=65_536)
     """Hidden layers of every network."""
-    batch_size: int = option(512, least=1)
+    batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
     learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size; that of the policies decays to 0 along a cosine."""
@@ -90,7 +90,7 @@ class BCRLOptions(MethodOptions):
 
     # ---- budgets in training -----------------------------------------------------------------------
 
-    budget_samples: int = option(1, least=1)
+    budget_samples: int = option(1, least=1, most=10_000)
     """Budgets n sampled for each transition of a batch."""
     max_budget: float | None = option(None, above=0.0, unit="cost")
     """Largest slack to train for; by default c_max/(1 − γ_C), or c_max · horizon if episodic."""
@@ -99,7 +99,7 @@ class BCRLOptions(MethodOptions):
 
     fallback_below: float = option(0.1, least=0.0, unit="cost")
     """Slack below which the least-cost fallback acts."""
-    fallback_draws: int = option(8, least=0)
+    fallback_draws: int = option(8, least=0, most=10_000)
     """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
     fallback_beta: float = option(5.0, least=0.0, unit="1/cost")
     """Inverse temperature β of those weights."""

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from bcrl.errors import BCRLError
 
+LARGEST = 1e300
+MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory is taken
+
 
 @dataclass(frozen=True)
 class Range:
@@ -115,15 +118,17 @@ def _check(name: str, value: Any, hint: Any, limits: Range | None) -> None:
 
 def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | None) -> None:
     each = kinds[0]
-    length = "one or more numbers" if kinds[-1] is Ellipsis else f"{len(kinds)} numbers"
-    fits = isinstance(value, tuple) and value and (kinds[-1] is Ellipsis or len(value) == len(kinds))
+    length = f"1 to {MOST_ENTRIES} numbers" if kinds[-1] is Ellipsis else f"{len(kinds)} numbers"
+    many = len(value) <= MOST_ENTRIES if kinds[-1] is Ellipsis else len(value) == len(kinds)
+    fits = isinstance(value, tuple) and value and many
     if not fits or not all(_is_number(x, each) and (limits is None or x in limits) for x in value):
         raise BCRLError(f"{name} is {value}, but must be {length}, each {_words(each, limits)}")
 
 
 def _is_number(value: Any, kind: type) -> bool:
+    """Whether it is a finite number of this kind; files may hold anything."""
     allowed = int if kind is int else int | float
-    return isinstance(value, allowed) and not isinstance(value, bool)
+    return isinstance(value, allowed) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def _words(kind: type, limits: Range | None) -> str:

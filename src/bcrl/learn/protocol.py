@@ -13,6 +13,7 @@ from bcrl.budget import Execution
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 
+LARGEST = 2**31 - 1  # steps and sizes are int32 on the device
 Part = str
 Metrics = dict[str, Array]
 
@@ -31,9 +32,10 @@ class Spec:
     def __post_init__(self) -> None:
         for field in ("observation_size", "action_size", "cost_count", "horizon", "steps"):
             value = getattr(self, field)
-            if not isinstance(value, int) or value < 1:
-                raise BCRLError(f"{field} is {value!r}, but must be a whole number from 1 up")
-        if len(self.max_cost) != self.cost_count or not all(cost >= 0 for cost in self.max_cost):
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+                raise BCRLError(f"{field} is {value!r}, but must be a whole number from 1 to 2³¹ − 1")
+        costs = self.max_cost
+        if len(costs) != self.cost_count or not all(0 <= cost < float("inf") for cost in costs):
             raise BCRLError(f"max_cost is {self.max_cost}, but must be {self.cost_count} numbers from 0 up")
 
     @classmethod
@@ -144,6 +146,8 @@ class Actor(Protocol):
 
     tracks_budgets: ClassVar[bool]
     """Whether execution rules, `budget=` and pruning have a meaning."""
+    needs_reward: ClassVar[bool]
+    """Whether `observe` must be told the reward too."""
 
     @property
     def cost_discount(self) -> float:

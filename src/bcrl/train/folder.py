@@ -69,8 +69,9 @@ class RunFolder:
         write_text(self._file(CONFIG), json.dumps(self.config, indent=2) + "\n")
         step, partial = 0, {}
         if self._file(CHECKPOINT).exists():
-            step, partial = self._read_checkpoint_header()
-            state = read_tensors(self._file(CHECKPOINT), state)
+            header = read_header(self._file(CHECKPOINT), "checkpoint")
+            step, partial = self._check_checkpoint(header)
+            state = read_tensors(self._file(CHECKPOINT), state, header)
         rows = self._keep_rows_until(step)
         if tensorboard:
             self.board = summary_writer()(str(self._file(BOARD)), purge_step=step)
@@ -113,9 +114,9 @@ class RunFolder:
             "data_sha256": sha256,
         }
 
-    def _read_checkpoint_header(self) -> tuple[int, dict[str, Any]]:
+    def _check_checkpoint(self, header: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The step of a checkpoint of this very run, and partial sums of metrics."""
         path = self._file(CHECKPOINT)
-        header = read_header(path, "checkpoint")
         step, run = header.get("step"), header.get("run", self._identity)
         if run != self._identity:
             raise BCRLError(f"{path}: is of another run than {CONFIG} beside it: train into another folder")

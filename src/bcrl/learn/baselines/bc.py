@@ -36,9 +36,9 @@ class BCAll(MethodOptions):
 
     name: ClassVar[str] = "bc-all"
 
-    hidden: tuple[int, ...] = option((512, 512), least=1)
+    hidden: tuple[int, ...] = option((512, 512), least=1, most=65_536)
     """Hidden layers of the policy."""
-    batch_size: int = option(512, least=1)
+    batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
     learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size, decaying to 0 along a cosine."""

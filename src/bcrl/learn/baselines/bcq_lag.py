@@ -56,7 +56,7 @@ class BCQLag(ForOneThreshold, Baseline):
     """Rewards are multiplied by it."""
     learning_rate: float = option(1e-3, above=0.0)
     """Adam's step size, for every network."""
-    vae_hidden: tuple[int, ...] = option((400, 400), least=1)
+    vae_hidden: tuple[int, ...] = option((400, 400), least=1, most=65_536)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
     vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
@@ -64,9 +64,9 @@ class BCQLag(ForOneThreshold, Baseline):
     """Latents are sampled from N(0, 1), clipped to ± this: smaller stays nearer the log's usual actions."""
     reach: float = option(0.05, above=0.0, unit="action")
     """Largest shift of a sampled action by ξ."""
-    candidates: int = option(10, least=1)
+    candidates: int = option(10, least=1, most=10_000)
     """Actions sampled to choose from in a state, for the values in training."""
-    acting_candidates: int = option(1, least=1)
+    acting_candidates: int = option(1, least=1, most=10_000)
     """Actions sampled to choose from when acting. Several is BCQ's own rule; 1 executes the sample."""
     caution: float = option(0.75, least=0.0, most=1.0)
     """Weight of the more pessimistic of two critics in a backup; the other has the rest."""

@@ -82,7 +82,7 @@ class CAPS(Baseline):
 
     hidden: tuple[int, ...] = (512, 512)
     """Hidden layers of every network."""
-    heads: int = option(2, least=2)
+    heads: int = option(2, least=2, most=1_024)
     """Policies H to switch between, from the most reward to the least cost."""
     tau_r: float = option(0.7, least=0.5, most=1.0)
     """Expectile of the reward value; larger is nearer the best action of the log."""

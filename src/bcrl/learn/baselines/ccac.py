@@ -109,7 +109,7 @@ class CCAC(Baseline):
     """Adam's step size for the actor."""
     multiplier_rate: float = option(1e-4, above=0.0)
     """Adam's step size for the multipliers; if they move faster than the actor, the two oscillate."""
-    latent: int = option(64, least=1)
+    latent: int = option(64, least=1, most=65_536)
     """Size of the generator's latent."""
     vae_kl: float = option(0.5, above=0.0)
     """Weight of the generator's KL term beside its mean squared error."""

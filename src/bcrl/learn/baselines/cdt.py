@@ -61,6 +61,8 @@ class Memory(eqx.Module):
 class SequenceActor(UnbudgetedActor):
     """Executes the mean action, given the return to go (target − reward so far) and the cost to go."""
 
+    needs_reward: ClassVar[bool] = True
+
     normaliser: Normaliser
     goals: Normaliser
     target: Float[Array, "f 2"]
@@ -116,17 +118,17 @@ class CDT(TwoVariants):
 
     name: ClassVar[str] = "cdt"
 
-    context: int = option(10, least=1)
+    context: int = option(10, least=1, most=10_000)
     """Steps that the policy sees, this one included."""
-    width: int = option(128, least=1)
+    width: int = option(128, least=1, most=65_536)
     """Units of a token."""
-    layers: int = option(3, least=1)
+    layers: int = option(3, least=1, most=256)
     """Blocks of the transformer."""
-    heads: int = option(8, least=1)
+    heads: int = option(8, least=1, most=1_024)
     """Attention heads of a block; they share the width."""
     dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout of embedding, attention and both halves of a block, in 256ths."""
-    batch_size: int = option(2048, least=1)
+    batch_size: int = option(2048, least=1, most=10_000_000)
     """Sequences per gradient step."""
     learning_rate: float = option(1e-4, above=0.0)
     """AdamW's step size, after a linear rise over the first steps."""

@@ -41,9 +41,9 @@ class TwoVariants(MethodOptions):
 class Baseline(TwoVariants):
     """Options that most baselines have."""
 
-    hidden: tuple[int, ...] = option((256, 256), least=1)
+    hidden: tuple[int, ...] = option((256, 256), least=1, most=65_536)
     """Hidden layers of every network."""
-    batch_size: int = option(512, least=1)
+    batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
     gamma: float = option(0.99, least=0.0, most=1.0)
     """Discount of reward and cost."""
@@ -118,6 +118,7 @@ class UnbudgetedActor(eqx.Module):
     """An actor that tracks no discounted budget and can act for any horizon."""
 
     tracks_budgets: ClassVar[bool] = False
+    needs_reward: ClassVar[bool] = False
 
     @property
     def cost_discount(self) -> float:

@@ -53,11 +53,11 @@ class CPQ(ForOneThreshold, Baseline):
     """Adam's step size for the actor."""
     alpha_rate: float = option(1e-4, above=0.0)
     """Step size of log α, the weight of the penalty."""
-    vae_hidden: tuple[int, ...] = option((400, 400), least=1)
+    vae_hidden: tuple[int, ...] = option((400, 400), least=1, most=65_536)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
     vae_kl: float = option(0.5, above=0.0)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
-    candidates: int = option(10, least=1)
+    candidates: int = option(10, least=1, most=10_000)
     """Actions sampled from the policy per state; the strange ones among them are penalised."""
     strange: float = option(0.95, above=0.0, below=1.0)
     """An action is strange when this share of the log's actions is less strange to the auto-encoder."""

@@ -49,7 +49,7 @@ class FISOR(Baseline):
 
     name: ClassVar[str] = "fisor"
 
-    batch_size: int = option(2048, least=2)
+    batch_size: int = option(2048, least=2, most=10_000_000)
     """Transitions per step: the policy takes two gradient steps, on half of them each."""
     critic_batch: int = option(256, least=1)
     """How many of them train the values and critics."""
@@ -69,15 +69,15 @@ class FISOR(Baseline):
     """Smallest weight of an action elsewhere; 1 in the code released for MetaDrive."""
     return_range: float | None = option(None, above=0.0, unit="reward")
     """A best return less a worst, to scale rewards by; by default the range of the log's episodes."""
-    policy_width: int = option(256, least=1)
+    policy_width: int = option(256, least=1, most=65_536)
     """Units of the policy's residual stream."""
-    policy_blocks: int = option(3, least=1)
+    policy_blocks: int = option(3, least=1, most=256)
     """Residual blocks of the policy."""
     dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout at the start of each block, in 256ths."""
-    diffusion_steps: int = option(5, least=1)
+    diffusion_steps: int = option(5, least=1, most=1_000)
     """Steps from noise to an action."""
-    candidates: int = option(16, least=1)
+    candidates: int = option(16, least=1, most=10_000)
     """Actions sampled to choose from."""
     slow_rate: float = option(0.001, above=0.0, most=1.0)
     """Rate at which the target policy, which acts, follows the trained one at each gradient step of it."""

@@ -59,7 +59,7 @@ class LSPC(Baseline):
     """Largest weight of an action."""
     learning_rate: float = option(3e-4, above=0.0)
     """Adam's step size."""
-    latent: int = option(32, least=1)
+    latent: int = option(32, least=1, most=65_536)
     """Size of the latent."""
     radius: float = option(0.25, above=0.0)
     """How far from 0 each entry of a latent may be (ρ)."""
