@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from bcrl.data import load_data as load_data
     from bcrl.data import save_data as save_data
     from bcrl.errors import BCRLError as BCRLError
+    from bcrl.learn.baselines.bc import BCAll as BCAll
+    from bcrl.learn.baselines.bc import BCSafe as BCSafe
+    from bcrl.learn.baselines.bcq_lag import BCQLag as BCQLag
+    from bcrl.learn.baselines.caps import CAPS as CAPS
+    from bcrl.learn.baselines.ccac import CCAC as CCAC
+    from bcrl.learn.baselines.cdt import CDT as CDT
+    from bcrl.learn.baselines.coptidice import COptiDICE as COptiDICE
+    from bcrl.learn.baselines.cpq import CPQ as CPQ
+    from bcrl.learn.baselines.fisor import FISOR as FISOR
+    from bcrl.learn.baselines.lspc import LSPC as LSPC
     from bcrl.learn.bcrl import BCRL as BCRL
+    from bcrl.learn.bcrl_td3 import BCRLTD3 as BCRLTD3
     from bcrl.learn.registry import make_method as make_method
     from bcrl.policy import Episode as Episode
     from bcrl.policy import Policy as Policy
@@ -38,10 +49,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "BCAll": "bcrl.learn.baselines.bc",
+    "BCQLag": "bcrl.learn.baselines.bcq_lag",
     "BCRL": "bcrl.learn.bcrl",
     "BCRLError": "bcrl.errors",
+    "BCRLTD3": "bcrl.learn.bcrl_td3",
+    "BCSafe": "bcrl.learn.baselines.bc",
+    "CAPS": "bcrl.learn.baselines.caps",
+    "CCAC": "bcrl.learn.baselines.ccac",
+    "CDT": "bcrl.learn.baselines.cdt",
+    "COptiDICE": "bcrl.learn.baselines.coptidice",
+    "CPQ": "bcrl.learn.baselines.cpq",
     "Dataset": "bcrl.data",
     "Episode": "bcrl.policy",
+    "FISOR": "bcrl.learn.baselines.fisor",
+    "LSPC": "bcrl.learn.baselines.lspc",
     "Policy": "bcrl.policy",
     "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
@@ -58,7 +80,18 @@ _HOMES = {
 }
 __all__ = [
     "BCRL",
+    "BCRLTD3",
+    "CAPS",
+    "CCAC",
+    "CDT",
+    "CPQ",
+    "FISOR",
+    "LSPC",
+    "BCAll",
+    "BCQLag",
     "BCRLError",
+    "BCSafe",
+    "COptiDICE",
     "Dataset",
     "Episode",
     "Policy",

@@ -172,6 +172,11 @@ class Episode:
         self._step = np.zeros(self._horizon.shape, np.int64)
         self._acted = False  # an action waits for its cost
 
+    def __repr__(self) -> str:
+        steps = f"step {self._step.max():,} of {self._horizon.max():,}"
+        many = f"{len(self._step):,} episodes, " if self.batched else ""
+        return f"Episode({self.policy.method.name}, {many}{steps})"
+
     def _begin(self) -> Any:
         self._key, key = jax.random.split(self._key)
         keys = jax.random.split(key, len(self._goal.horizon)) if self.batched else key

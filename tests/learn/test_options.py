@@ -76,6 +76,12 @@ def test_unknown_names_list_the_known():
         make_method("bcrl", preset="gpu")
 
 
+def test_a_method_shows_what_is_not_its_default():
+    assert repr(BCRL()) == "BCRL()"
+    assert repr(make_method("bcrl", family="safety-gym")) == "BCRL(tau_c=0.3, tau_r=0.6)"
+    assert repr(BCSafe(threshold=5.0)) == "BCSafe(threshold=5.0)"
+
+
 def test_given_options_win_over_preset_and_preset_over_family():
     method = make_method("bcrl", preset="cpu", family="metadrive", beta=5.0, hidden=[7])
     assert (method.tracking, method.tau_c, method.beta, method.hidden) == ("direct", 0.4, 5.0, (7,))

@@ -39,7 +39,7 @@ class Budgets(eqx.Module):
     next_state: Float[Array, "b k"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCRL(BCRLSetup):
     """BCRL with in-sample critics: IQL by default, XQL or SparseQL by the regressions."""
 

@@ -19,7 +19,7 @@ from bcrl.learn.regression import InSample
 PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCRLOptions(MethodOptions):
     """Options of BCRL."""
 

@@ -27,7 +27,7 @@ class Arrays(eqx.Module):
     initial_features: Float[Array, "e f"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCRLSetup(BCRLOptions):
     """All of BCRL but its losses."""
 

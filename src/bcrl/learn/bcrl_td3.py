@@ -24,7 +24,7 @@ from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, TrainState
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCRLTD3(BCRL):
     """Options of BCRL with TD3+BC. Those of V_R (reward_regression, tau_r, temperature_r) are not used."""
 

@@ -69,7 +69,7 @@ def range_of(kind: type, name: str) -> Range | None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MethodOptions:
     """What every method has. Options are checked when a method is made."""
 
@@ -79,6 +79,12 @@ class MethodOptions:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             _check(field.name, getattr(self, field.name), hints[field.name], range_of(type(self), field.name))
+
+    def __repr__(self) -> str:
+        """The options that differ from the defaults."""
+        values = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        own = [f"{field.name}={value!r}" for field, value in values if value != field.default]
+        return f"{type(self).__name__}({', '.join(own)})"
 
     @property
     def schedule(self) -> tuple[tuple[str, ...], ...]:

@@ -30,7 +30,7 @@ class ClonedActor(PlainActor):
         return self.policy(features)[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCAll(MethodOptions):
     """Behaviour cloning on the whole log."""
 
@@ -82,7 +82,7 @@ class BCAll(MethodOptions):
         return ClonedActor(normaliser, state.networks["policy"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCSafe(ForOneThreshold, BCAll):
     """Behaviour cloning on the episodes whose cost is at most the threshold."""
 

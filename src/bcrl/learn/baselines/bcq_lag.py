@@ -46,7 +46,7 @@ class Multiplier(eqx.Module):
     error: Float[Array, ""]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BCQLag(ForOneThreshold, Baseline):
     """BCQ-Lag. The train state's `extra` is the `Multiplier`."""
 

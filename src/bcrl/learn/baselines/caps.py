@@ -74,7 +74,7 @@ class SwitchingActor(PlainActor):
         return actions[chosen], Insight(budget - cost.min(), ~fits.any())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CAPS(Baseline):
     """CAPS, IQL instantiation."""
 

@@ -95,7 +95,7 @@ class ToldActor(PlainActor):
         return self.policy.mode(jnp.concatenate([features, show(left, self.faithful)]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CCAC(Baseline):
     """CCAC. Generator, classifier and multipliers are twice as wide as `hidden`."""
 

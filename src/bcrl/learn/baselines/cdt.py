@@ -112,7 +112,7 @@ class SequenceActor(UnbudgetedActor):
         return eqx.tree_at(lambda m: (m.step, m.spent, m.to_go), memory, new)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CDT(TwoVariants):
     """CDT."""
 

@@ -21,7 +21,7 @@ from bcrl.learn.protocol import Goal, Insight, Normaliser, Spec
 Variant = Literal["fixed", "faithful"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TwoVariants(MethodOptions):
     """The option that every baseline has."""
 
@@ -37,7 +37,7 @@ class TwoVariants(MethodOptions):
         return Normaliser.identity(len(normaliser.mean)) if self.faithful else normaliser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Baseline(TwoVariants):
     """Options that most baselines have."""
 
@@ -72,7 +72,7 @@ class Baseline(TwoVariants):
         return arrays.sample_batch(key, self.batch_size)[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ForOneThreshold(MethodOptions):
     """A method that trains one policy per threshold."""
 

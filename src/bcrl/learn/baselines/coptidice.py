@@ -48,7 +48,7 @@ class Values(eqx.Module):
     start: Float[Array, " b"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class COptiDICE(ForOneThreshold, Baseline):
     """COptiDICE."""
 

@@ -37,7 +37,7 @@ class Sample(eqx.Module):
     worst: Float[Array, ""]  # a low return of the log: the value of actions that are not allowed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CPQ(ForOneThreshold, Baseline):
     """CPQ. The train state's `extra` is log α."""
 

@@ -43,7 +43,7 @@ class DiffusionActor(PlainActor):
         return actions[jnp.argmin(in_sample.twin_values(self.critics, rows, actions)[1])]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FISOR(Baseline):
     """FISOR."""
 

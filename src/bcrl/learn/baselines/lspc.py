@@ -39,7 +39,7 @@ class LatentActor(PlainActor):
         return self.vae.decode(features, self.radius * self.latents.sample(features, key))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LSPC(Baseline):
     """LSPC, IQL version."""
 
