@@ -37,7 +37,11 @@ def test_backups_end_at_terminals_and_at_time_limits(method, variant):
     terminals = np.isin(np.arange(60), ended[-1:])
     places = np.arange(60, dtype=np.float32)[:, None]
     log = dataclasses.replace(
-        log, observations=places, terminals=terminals, timeouts=log.timeouts & ~terminals
+        log,
+        observations=places,
+        terminals=terminals,
+        timeouts=log.timeouts & ~terminals,
+        consecutive=False,
     )
     found = make(method, variant=variant, batch_size=500)
     normaliser = Normaliser.of(log.observations)
