@@ -13,9 +13,11 @@ import pytest
 import bcrl
 from bcrl.cli import main
 from bcrl.errors import BCRLError
+from bcrl.learn.baselines.bc import BCAll
 from bcrl.train.folder import RunFolder
 from bcrl.train.run import fit, load_run
 
+METHOD = BCAll(hidden=(8,), batch_size=8)  # compiles in a second
 FAST = {"seeds": (0,), "steps": 20, "log_every": 10, "checkpoint_every": 10}
 
 
@@ -25,56 +27,56 @@ def out(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["metrics.csv", "policy-best.bcrl", ".notes.2024.txt", "sub/.keys.1.pem"])
-def test_a_folder_with_other_files_is_refused_and_left_alone(name, tiny_log, tiny_method, out):
+def test_a_folder_with_other_files_is_refused_and_left_alone(name, tiny_log, out):
     file = out / name
     file.parent.mkdir(parents=True)
     file.write_text("mine")
     with pytest.raises(BCRLError, match=f"holds {name.split('/')[0]}"):
-        fit(tiny_log, tiny_method, out=out, **FAST)
+        fit(tiny_log, METHOD, out=out, **FAST)
     assert file.read_text() == "mine"
     assert [path for path in out.rglob("*") if path.is_file()] == [file]
 
 
-def test_overwriting_replaces_a_run_and_nothing_else(tiny_log, tiny_method, out):
-    fit(tiny_log, tiny_method, out=out, **FAST)
+def test_overwriting_replaces_a_run_and_nothing_else(tiny_log, out):
+    fit(tiny_log, METHOD, out=out, **FAST)
     before = (out / "policy-0.bcrl").read_bytes()
-    again = fit(tiny_log, tiny_method, out=out, overwrite=True, **FAST | {"steps": 30})
+    again = fit(tiny_log, METHOD, out=out, overwrite=True, **FAST | {"steps": 30})
     assert (out / "policy-0.bcrl").read_bytes() != before
     assert [row["step"] for row in again.metrics] == [10, 20, 30]
     (out / "policy-best.bcrl").write_text("mine")
     with pytest.raises(BCRLError, match=r"holds policy-best\.bcrl"):
-        fit(tiny_log, tiny_method, out=out, overwrite=True, **FAST)
+        fit(tiny_log, METHOD, out=out, overwrite=True, **FAST)
     assert (out / "policy-best.bcrl").read_text() == "mine"
     assert (out / "policy-0.bcrl").exists()
     with pytest.raises(BCRLError, match="give one of them"):
-        fit(tiny_log, tiny_method, out=out, overwrite=True, resume=True, **FAST)
+        fit(tiny_log, METHOD, out=out, overwrite=True, resume=True, **FAST)
 
 
-def test_resuming_leaves_other_files_alone(tiny_log, tiny_method, out):
-    fit(tiny_log, tiny_method, out=out, **FAST)
+def test_resuming_leaves_other_files_alone(tiny_log, out):
+    fit(tiny_log, METHOD, out=out, **FAST)
     (out / ".notes.2024.txt").write_text("mine")
-    fit(tiny_log, tiny_method, out=out, resume=True, **FAST)
+    fit(tiny_log, METHOD, out=out, resume=True, **FAST)
     assert (out / ".notes.2024.txt").read_text() == "mine"
 
 
-def test_a_checkpoint_without_its_config_is_refused_and_kept(tiny_log, tiny_method, out):
-    fit(tiny_log, tiny_method, out=out, **FAST)
+def test_a_checkpoint_without_its_config_is_refused_and_kept(tiny_log, out):
+    fit(tiny_log, METHOD, out=out, **FAST)
     (out / "config.json").unlink()
     for resume in (True, False):
         with pytest.raises(BCRLError, match=r"config\.json: is missing"):
-            fit(tiny_log, tiny_method, out=out, resume=resume, **FAST)
+            fit(tiny_log, METHOD, out=out, resume=resume, **FAST)
     assert (out / "checkpoint.safetensors").exists()
 
 
-def test_a_checkpoint_of_another_run_is_refused(tiny_log, tiny_method, out):
-    fit(tiny_log, tiny_method, out=out, **FAST)
-    fit(tiny_log, tiny_method, out=out.with_name("other"), **FAST | {"seeds": (1,)})
+def test_a_checkpoint_of_another_run_is_refused(tiny_log, out):
+    fit(tiny_log, METHOD, out=out, **FAST)
+    fit(tiny_log, METHOD, out=out.with_name("other"), **FAST | {"seeds": (1,)})
     (out.with_name("other") / "checkpoint.safetensors").replace(out / "checkpoint.safetensors")
     with pytest.raises(BCRLError, match="is of another run"):
-        fit(tiny_log, tiny_method, out=out, resume=True, **FAST)
+        fit(tiny_log, METHOD, out=out, resume=True, **FAST)
 
 
-def test_two_trainings_cannot_write_to_one_folder(tiny_log, tiny_method, out, monkeypatch):
+def test_two_trainings_cannot_write_to_one_folder(tiny_log, out, monkeypatch):
     add, tried = RunFolder.add, []
 
     def patched(folder, rows):
@@ -82,16 +84,16 @@ def test_two_trainings_cannot_write_to_one_folder(tiny_log, tiny_method, out, mo
         if not tried:
             tried.append(True)
             with pytest.raises(BCRLError, match="another training writes here"):
-                fit(tiny_log, tiny_method, out=out, resume=True, **FAST)
+                fit(tiny_log, METHOD, out=out, resume=True, **FAST)
 
     monkeypatch.setattr(RunFolder, "add", patched)
-    fit(tiny_log, tiny_method, out=out, **FAST)
+    fit(tiny_log, METHOD, out=out, **FAST)
     assert tried
 
 
-def test_a_finished_run_can_be_given_more_steps(tiny_log, tiny_method, out):
-    fit(tiny_log, tiny_method, out=out, **FAST)
-    run = fit(tiny_log, tiny_method, out=out, resume=True, **FAST | {"steps": 40})
+def test_a_finished_run_can_be_given_more_steps(tiny_log, out):
+    fit(tiny_log, METHOD, out=out, **FAST)
+    run = fit(tiny_log, METHOD, out=out, resume=True, **FAST | {"steps": 40})
     assert [row["step"] for row in run.metrics] == [10, 20, 30, 40]
     assert load_run(out).spec.steps == 40
 
@@ -109,7 +111,20 @@ def test_a_loaded_run_is_the_run(tiny_run):
 
 
 def test_resume_needs_no_other_option(tiny_log_file, out, capsys):
-    words = ["--hidden", "8", "--batch-size", "16", "--steps", "20", "--log-every", "10", "--seeds", "0,3"]
+    words = [
+        "--method",
+        "bc-all",
+        "--hidden",
+        "8",
+        "--batch-size",
+        "16",
+        "--steps",
+        "20",
+        "--log-every",
+        "10",
+        "--seeds",
+        "0,3",
+    ]
     main(["train", "--data", str(tiny_log_file), "--out", str(out), *words])
     main(["train", "--out", str(out), "--resume", "--steps", "30"])
     config = json.loads((out / "config.json").read_text())
@@ -149,10 +164,10 @@ def test_a_signal_stops_a_training_cleanly(number, status, tiny_log_file, out):
     assert (out / "checkpoint.safetensors").exists()
 
 
-def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, tiny_method, out, monkeypatch):
+def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, monkeypatch):
     """Sums since the last row travel in the checkpoint."""
     given = {"seeds": (0, 3), "steps": 400, "log_every": 300, "checkpoint_every": 300}
-    whole = fit(tiny_log, tiny_method, out=out.with_name("whole"), **given)
+    whole = fit(tiny_log, METHOD, out=out.with_name("whole"), **given)
     stopped = []
 
     def progress_that_interrupts(*words, **more):
@@ -179,9 +194,9 @@ def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, tiny_me
     with monkeypatch.context() as patch:
         patch.setattr("bcrl.train.run.progress", progress_that_interrupts)
         with pytest.raises(KeyboardInterrupt, match="stopped at step 200"):
-            fit(tiny_log, tiny_method, out=out, **given)
+            fit(tiny_log, METHOD, out=out, **given)
     assert stopped
-    resumed = fit(tiny_log, tiny_method, out=out, resume=True, **given)
+    resumed = fit(tiny_log, METHOD, out=out, resume=True, **given)
     assert resumed.metrics == whole.metrics
     for name in ("metrics.csv", "policy-0.bcrl", "policy-3.bcrl"):
         assert (out / name).read_bytes() == (whole.folder / name).read_bytes()
