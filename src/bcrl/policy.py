@@ -252,9 +252,31 @@ class Episode:
         return self._insight
 
 
-def load(path: str | os.PathLike) -> Policy:
-    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
-    header = read_header(path, "policy")
+def load(path: str | os.PathLike) -> "Policy | Any":
+    """Reads a policy file: a `Policy`, or the tabular policy that `bcrl.cmdp.plan` made.
+
+    Executes nothing from it; names, shapes, types and values are checked.
+    """
+    header = read_header(path, "policy", "tabular")
+    if header["format"] == "bcrl-tabular":
+        from bcrl.cmdp import load_tabular
+
+        return load_tabular(path, header)
+    return _learned(path, header)
+
+
+def load_learned(path: str | os.PathLike) -> Policy:
+    """Reads the file of a policy that was trained on a log; a tabular one is an error."""
+    header = read_header(path, "policy", "tabular")
+    if header["format"] == "bcrl-tabular":
+        raise BCRLError(
+            f"{path}: is a tabular policy, which acts in the states of its own model; use it from Python "
+            "(docs/cmdp.md), or give a policy that bcrl train wrote"
+        )
+    return _learned(path, header)
+
+
+def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     method = read_options(header, path)
     spec = read_spec(header, path)
     provenance = header.get("provenance")

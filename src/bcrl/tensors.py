@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,8 +52,8 @@ def file_digest(header: dict[str, Any] | None, tensors: Mapping[str, np.ndarray]
     return digest.hexdigest()
 
 
-def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
-    """The header of a file, after checking that it is a `kind` that this version reads."""
+def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any]:
+    """The header of a file, after checking that it is a `kind`, or one of `also`, that this version reads."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
@@ -64,7 +64,7 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
             header = json.loads((file.metadata() or {}).get("bcrl", "{}"))
     except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise BCRLError(f"{path}: not a readable bcrl {kind}, it may be cut short ({error})") from None
-    if not isinstance(header, dict) or header.get("format") != f"bcrl-{kind}":
+    if not isinstance(header, dict) or header.get("format") not in [f"bcrl-{one}" for one in (kind, *also)]:
         raise BCRLError(f"{path}: not a bcrl {kind} (its header does not say so)")
     if header.get("version") != 1:
         raise BCRLError(
@@ -74,7 +74,12 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
     return header
 
 
-def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
+def read_tensors(
+    path: str | os.PathLike,
+    like: T,
+    header: dict[str, Any],
+    as_array: Callable[[np.ndarray], Any] = jax.numpy.asarray,
+) -> T:
     """The arrays of a file as a tree like `like`, whose names, shapes and types they must have.
 
     `header` is the file's own; its digest must agree. Files of older versions have none: a warning.
@@ -107,7 +112,7 @@ def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
         if found[name].dtype.kind == "f" and not np.isfinite(found[name]).all():
             raise BCRLError(f"{path}: tensor {name} holds NaN or infinity: train again with other options")
     leaves, structure = jax.tree.flatten(like)
-    arrays = iter(jax.numpy.asarray(found[name]) for name in wanted)
+    arrays = iter(as_array(found[name]) for name in wanted)
     return jax.tree.unflatten(structure, [next(arrays) if _is_array(x) else x for x in leaves])
 
 
