@@ -18,6 +18,13 @@ class Stopped(KeyboardInterrupt):
         self.status = status
 
 
+def brief(value: object) -> str:
+    """A value, or the text of an exception, for a message: printable, one line, 200 characters at most."""
+    text = str(value) if isinstance(value, Exception) else repr(value)
+    text = text if len(text) <= 200 else f"{text[:197]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def need(*packages: str, extra: str) -> None:
     """Raises a BCRLError with the pip command unless all `packages` of the extra are installed."""
     missing = [name for name in packages if find_spec(name) is None]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief
 from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
 from bcrl.tensors import read_header, read_tensors, write_tensors
@@ -257,14 +257,36 @@ class Episode:
         return self._insight
 
 
-def load(path: str | os.PathLike) -> Policy:
-    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
-    header = read_header(path, "policy")
+def load(path: str | os.PathLike) -> "Policy | Any":
+    """Reads a policy file: a `Policy`, or the tabular policy that `bcrl.cmdp.plan` made.
+
+    Executes nothing from it; names, shapes, types and values are checked.
+    """
+    header = read_header(path, "policy", "tabular")
+    if header["format"] == "bcrl-tabular":
+        from bcrl.cmdp import load_tabular
+
+        return load_tabular(path, header)
+    return _learned(path, header)
+
+
+def load_learned(path: str | os.PathLike) -> Policy:
+    """Reads the file of a policy that was trained on a log; a tabular one is an error."""
+    header = read_header(path, "policy", "tabular")
+    if header["format"] == "bcrl-tabular":
+        raise BCRLError(
+            f"{path}: is a tabular policy, which acts in the states of its own model; use it from Python "
+            "(docs/cmdp.md), or give a policy that bcrl train wrote"
+        )
+    return _learned(path, header)
+
+
+def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     method = read_options(header, path)
     spec = read_spec(header, path)
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
-        raise BCRLError(f"{path}: the header's provenance is damaged ({provenance!r})")
+        raise BCRLError(f"{path}: the header's provenance is damaged ({brief(provenance)})")
     blank = jax.eval_shape(lambda: blank_actor(method, spec))
     actor = read_tensors(path, blank, header)
     if not np.all(np.asarray(actor.normaliser.std) > 0):
@@ -277,7 +299,7 @@ def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:
     try:
         return Spec(**{**header["spec"], "max_cost": tuple(header["spec"]["max_cost"])})
     except (KeyError, TypeError, BCRLError) as error:
-        raise BCRLError(f"{source}: the header's spec is damaged ({error})") from None
+        raise BCRLError(f"{source}: the header's spec is damaged ({brief(error)})") from None
 
 
 def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
@@ -288,14 +310,16 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
         raise BCRLError(f"{source}: {error}") from None
     values = header.get("options", {})
     if not isinstance(values, dict):
-        raise BCRLError(f"{source}: the header's options are damaged ({values!r})")
+        raise BCRLError(f"{source}: the header's options are damaged ({brief(values)})")
     unknown = sorted(set(values) - {field.name for field in dataclasses.fields(options)})
     if unknown:
-        raise BCRLError(f"{source}: option {unknown[0]!r} is unknown to this bcrl: update it, or train again")
+        raise BCRLError(
+            f"{source}: option {brief(unknown[0])} is unknown to this bcrl: update it, or train again"
+        )
     try:
         return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     except (TypeError, BCRLError) as error:
-        raise BCRLError(f"{source}: an option in the header is damaged ({error})") from None
+        raise BCRLError(f"{source}: an option in the header is damaged ({brief(error)})") from None
 
 
 _PROCESS = os.getpid()

@@ -2,19 +2,22 @@
 
 import hashlib
 import json
+import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief
 from bcrl.files import atomic_path
 
 T = TypeVar("T")
+DEEPEST = 500  # levels of a header; Python's own limit depends on how deep the caller is
+SPARE = 2**27  # bytes of a file besides its tensors; safetensors allows a table of 100 MB
 
 
 def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) -> None:
@@ -31,7 +34,7 @@ def write_tensors(path: str | os.PathLike, tree: Any, header: dict[str, Any]) ->
             whole = header | {"sha256": file_digest(header, tensors)}
             save_file(tensors, temporary, metadata={"bcrl": json.dumps(whole)})
         except SafetensorError as error:
-            raise BCRLError(f"{path}: could not be written ({error}); choose another place") from None
+            raise BCRLError(f"{path}: could not be written ({brief(error)}); choose another place") from None
 
 
 def tensors_sha256(tree: Any) -> str:
@@ -52,8 +55,8 @@ def file_digest(header: dict[str, Any] | None, tensors: Mapping[str, np.ndarray]
     return digest.hexdigest()
 
 
-def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
-    """The header of a file, after checking that it is a `kind` that this version reads."""
+def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any]:
+    """The header of a file, after checking that it is a `kind`, or one of `also`, that this version reads."""
     from safetensors import SafetensorError, safe_open
 
     path = Path(path)
@@ -63,18 +66,25 @@ def read_header(path: str | os.PathLike, kind: str) -> dict[str, Any]:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("bcrl", "{}"))
     except (SafetensorError, ValueError, OSError, RecursionError) as error:
-        raise BCRLError(f"{path}: not a readable bcrl {kind}, it may be cut short ({error})") from None
-    if not isinstance(header, dict) or header.get("format") != f"bcrl-{kind}":
+        raise BCRLError(f"{path}: not a readable bcrl {kind}, it may be cut short ({brief(error)})") from None
+    if _depth(header) > DEEPEST:
+        raise BCRLError(f"{path}: not a readable bcrl {kind} (its header is nested too deeply)")
+    if not isinstance(header, dict) or header.get("format") not in [f"bcrl-{one}" for one in (kind, *also)]:
         raise BCRLError(f"{path}: not a bcrl {kind} (its header does not say so)")
     if header.get("version") != 1:
         raise BCRLError(
-            f"{path}: {kind} format version is {header.get('version')!r}, this bcrl reads 1: "
+            f"{path}: {kind} format version is {brief(header.get('version'))}, this bcrl reads 1: "
             "use the bcrl that wrote it, or train again"
         )
     return header
 
 
-def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
+def read_tensors(
+    path: str | os.PathLike,
+    like: T,
+    header: dict[str, Any],
+    as_array: Callable[[np.ndarray], Any] = jax.numpy.asarray,
+) -> T:
     """The arrays of a file as a tree like `like`, whose names, shapes and types they must have.
 
     `header` is the file's own; its digest must agree. Files of older versions have none: a warning.
@@ -82,10 +92,16 @@ def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
+    wanted = _named(like)
+    size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in wanted.values())
+    if os.path.getsize(path) > size + SPARE:  # before memory is taken
+        raise BCRLError(
+            f"{path}: has {os.path.getsize(path):,} bytes, but its header describes {size:,}: train again"
+        )
     try:
         found = load_file(path)
     except (SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
-        raise BCRLError(f"{path}: its tensors cannot be read ({error}); train again") from None
+        raise BCRLError(f"{path}: its tensors cannot be read ({brief(error)}); train again") from None
     if "sha256" not in header:
         warnings.warn(
             f"{path}: has no digest (an older bcrl wrote it), so damage would not be noticed: "
@@ -94,10 +110,12 @@ def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
         )
     elif header["sha256"] != file_digest(header, found):
         raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
-    wanted = _named(like)
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())
-        raise BCRLError(f"{path}: tensor {odd[0]} {'is missing' if odd[0] in wanted else 'is unknown'}")
+        known = odd[0] in wanted
+        raise BCRLError(
+            f"{path}: tensor {odd[0] if known else brief(odd[0])} is {'missing' if known else 'unknown'}"
+        )
     for name, leaf in wanted.items():
         if found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
             raise BCRLError(
@@ -107,8 +125,17 @@ def read_tensors(path: str | os.PathLike, like: T, header: dict[str, Any]) -> T:
         if found[name].dtype.kind == "f" and not np.isfinite(found[name]).all():
             raise BCRLError(f"{path}: tensor {name} holds NaN or infinity: train again with other options")
     leaves, structure = jax.tree.flatten(like)
-    arrays = iter(jax.numpy.asarray(found[name]) for name in wanted)
+    arrays = iter(as_array(found[name]) for name in wanted)
     return jax.tree.unflatten(structure, [next(arrays) if _is_array(x) else x for x in leaves])
+
+
+def _depth(tree: Any) -> int:
+    """How many lists and objects are inside each other; counted level by level, without recursion."""
+    level, depth = [tree], 0
+    while level := [x for x in level if isinstance(x, dict | list)]:
+        level = [y for x in level for y in (x.values() if isinstance(x, dict) else x)]
+        depth += 1
+    return depth
 
 
 def _named(tree: Any) -> dict[str, Any]:

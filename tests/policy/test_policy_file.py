@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,15 +10,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from policy_bytes import Header, Tensors, split, write
 
 import bcrl
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.tensors import file_digest
 from bcrl.train.run import fit
-
-Header = dict
-Tensors = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -117,33 +113,10 @@ def test_rules_for_budgets_are_refused_where_none_is_tracked(asked, tiny_log, ti
     tiny_policy.start(**asked)
 
 
-def split(content: bytes) -> tuple[Header, Tensors]:
-    """A safetensors file by hand: a length, JSON, raw numbers. Nothing in it could be executed."""
-    size = struct.unpack("<Q", content[:8])[0]
-    table = json.loads(content[8 : 8 + size])
-    header = json.loads(table.pop("__metadata__")["bcrl"])
-    body = content[8 + size :]
-    kinds = {"F32": np.float32, "I32": np.int32}
-    tensors = {
-        name: np.frombuffer(body[slice(*entry["data_offsets"])], kinds[entry["dtype"]]).reshape(
-            entry["shape"]
-        )
-        for name, entry in table.items()
-    }
-    return header, tensors
-
-
 def test_there_is_no_pickle_in_the_file(path):
     _, tensors = split(path.read_bytes())
     found, wanted = sum(x.nbytes for x in tensors.values()), jax.tree.leaves(bcrl.load(path).actor)
     assert found == sum(np.asarray(x).nbytes for x in wanted)  # numbers, and nothing besides
-
-
-def write(path: Path, header: Header, tensors: Tensors) -> None:
-    from safetensors.numpy import save_file
-
-    header = header | {"sha256": file_digest(header, tensors)}
-    save_file(tensors, path, metadata={"bcrl": json.dumps(header)})
 
 
 def edited(change: Callable[[Header, Tensors], object]) -> Callable[[bytes, Path], None]:

@@ -12,7 +12,7 @@ from bcrl.assess import evaluate
 from bcrl.bench.cells import Cell, Evaluation, Work, facts, missing
 from bcrl.bench.store import Outcome, Store
 from bcrl.errors import BCRLError
-from bcrl.policy import Policy, load
+from bcrl.policy import Policy, load_learned
 from bcrl.train.jobs import Job, kept_policies, policy_file, train, untrained
 
 
@@ -118,7 +118,7 @@ def best_of(trials: dict[str, list[Cell]], store: Store) -> str:
 def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
     """Runs a policy at the thresholds of its cells."""
     started = time.monotonic()
-    policy = load(evaluation.policy)
+    policy = load_learned(evaluation.policy)
     _check_trained(policy, evaluation.job, evaluation.policy)
     first = evaluation.cells[0]
     rows = evaluate(

@@ -45,7 +45,7 @@ class Command:
         from bcrl.assess import evaluate
         from bcrl.assess.evaluation import trained_for
         from bcrl.assess.tables import summary_table
-        from bcrl.policy import load
+        from bcrl.policy import load_learned
         from bcrl.worlds import make_world
 
         world = make_world(self.world, self.noise, self.python)
@@ -55,7 +55,7 @@ class Command:
             )
         if self.out is not None:  # what cannot be written is to fail before the work, not after it
             self.out.parent.mkdir(parents=True, exist_ok=True)
-        policies = [load(path) for path in policy_files(self.policies)]
+        policies = [load_learned(path) for path in policy_files(self.policies)]
         thresholds = None if self.thresholds is None else numbers("thresholds", self.thresholds)
         results = evaluate(
             policies,

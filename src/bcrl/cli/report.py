@@ -49,7 +49,7 @@ class Command:
         from bcrl.cli.evaluate import policy_files
         from bcrl.data import load_data
         from bcrl.files import write_text
-        from bcrl.policy import load
+        from bcrl.policy import load_learned
         from bcrl.report import draw, report_page, save_figure
         from bcrl.report.figure import matplotlib
 
@@ -63,7 +63,7 @@ class Command:
         files = [file for place in self.policies for file in policy_files(place)]
         known = {
             "dataset": None if self.data is None else load_data(self.data),
-            "policies": [load(file) for file in files],
+            "policies": [load_learned(file) for file in files],
             "policy_file": files[0].name if files else "",
             "command": self._command(),
         }

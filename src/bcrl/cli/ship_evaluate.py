@@ -47,7 +47,7 @@ class Command:
 
         from bcrl.cli.evaluate import policy_files
         from bcrl.cli.out import check_file
-        from bcrl.policy import load
+        from bcrl.policy import load_learned
         from bcrl.ship import load_scenarios
         from bcrl.ship.evaluate import evaluate_ships, table_lines
 
@@ -60,7 +60,7 @@ class Command:
             name = place.resolve().stem if place.is_file() else place.resolve().name
             if name in runs:
                 raise BCRLError(f"{place}: two of the runs are called {name!r}; rename one folder")
-            runs[name] = [load(file) for file in policy_files(place)]
+            runs[name] = [load_learned(file) for file in policy_files(place)]
         results = evaluate_ships(
             runs,
             scenarios,

@@ -107,7 +107,7 @@ def sail_all(
     import numpy as np
 
     from bcrl.cli.evaluate import policy_files
-    from bcrl.policy import load
+    from bcrl.policy import load_learned
     from bcrl.ship.rollout import sail
     from bcrl.ship.simulator import make_ship_world
 
@@ -123,7 +123,7 @@ def sail_all(
         name = run_name(place)
         if name in ("expert", *sailed):
             raise BCRLError(f"{place}: another on the map is called {name!r} already; rename the folder")
-        policy = load(policy_files(place)[0])
+        policy = load_learned(policy_files(place)[0])
         sailed[name] = sail(
             policy,
             world,

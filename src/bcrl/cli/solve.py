@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from bcrl.cli.arguments import numbers
+from bcrl.cli.out import check_file
 from bcrl.errors import BCRLError
 
 
@@ -33,6 +34,10 @@ class Command:
     """Track the slack exactly at run time instead of sampling bins; evaluated by simulation."""
     save: Path | None = None
     """Also write the model to this NPZ file."""
+    out: Path | None = None
+    """Also write the budgeted policy to this .bcrl file, which `bcrl.load` reads."""
+    overwrite: bool = False
+    """Replace the file at --out."""
 
     def run(self) -> None:
         import numpy as np
@@ -40,6 +45,8 @@ class Command:
 
         from bcrl.cmdp import CMDP, GridWorld, least_cost
 
+        if self.out is not None:
+            check_file(self.out, (".bcrl",), self.overwrite)
         if self.model == "gridworld":
             world = GridWorld.load(self.map, self.slip, self.gamma)
             model, name = world.cmdp, f"grid world {world.name}, slip {self.slip:g}"
@@ -56,7 +63,7 @@ class Command:
             f"{len(model.costs)} cost{'s' * (len(model.costs) > 1)}, γ = {model.gamma:g}",
             soft_wrap=True,
         )
-        visits = self._table(console, model, budget)
+        policy, visits = self._table(console, model, budget)
         # With several costs, each least cost alone is a weak test: see docs/cmdp.md.
         each = [least_cost(model, i).safe_states(limit + 1e-12) for i, limit in enumerate(budget)]
         safe = np.all(each, axis=0)
@@ -68,9 +75,12 @@ class Command:
             console.print(draw(world, safe, visits))
         elif model.states <= 30:
             console.print(_states(model, safe, visits))
+        if self.out is not None:
+            policy.save(self.out)
+            console.print(f"wrote {self.out}", soft_wrap=True, markup=False)
 
     def _table(self, console, model, budget):
-        """Prints return and cost of each method; returns the budgeted policy's discounted visits."""
+        """Prints return and cost of each method; returns the budgeted policy and its discounted visits."""
         from rich.table import Table
 
         from bcrl.cmdp import Column, joint_least_cost, optimum, plan, show, simulate, unconstrained
@@ -115,7 +125,7 @@ class Command:
         console.print(table)
         for line in dict.fromkeys(str(one.message) for one in said):
             console.print(f"[yellow]note:[/] {line}", soft_wrap=True)
-        return visits
+        return policy, visits
 
 
 def _states(model, safe, visits):

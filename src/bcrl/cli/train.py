@@ -71,7 +71,7 @@ class Command(Generic[Options]):
 
     def run(self) -> None:
         from bcrl.data import load_data
-        from bcrl.policy import load
+        from bcrl.policy import load_learned
         from bcrl.train.run import fit
 
         seeds = tuple(int(x) for x in numbers("seeds", self.seeds, whole=True))
@@ -85,7 +85,7 @@ class Command(Generic[Options]):
             overwrite=self.overwrite,
             log_every=self.log_every,
             checkpoint_every=self.checkpoint_every,
-            cost_critics=None if self.cost_critics is None else load(self.cost_critics),
+            cost_critics=None if self.cost_critics is None else load_learned(self.cost_critics),
             tensorboard=self.tensorboard,
         )
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)

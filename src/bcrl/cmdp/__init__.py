@@ -23,6 +23,7 @@ from bcrl.cmdp._lp import LPSolution, smallest_budget, solve_lp  # noqa: E402
 from bcrl.cmdp._model import CMDP  # noqa: E402
 from bcrl.cmdp._paper_mode import PaperPolicy  # noqa: E402
 from bcrl.cmdp._plan import plan  # noqa: E402
+from bcrl.cmdp._policy_file import load_tabular  # noqa: E402
 from bcrl.cmdp._simulate import Simulation, simulate  # noqa: E402
 from bcrl.cmdp._values import (  # noqa: E402
     CostCritic,
@@ -60,6 +61,7 @@ __all__ = [
     "joint_least_cost",
     "layouts",
     "least_cost",
+    "load_tabular",
     "optimum",
     "plan",
     "policy_iteration",

@@ -1,6 +1,7 @@
 """The budget-augmented MDP that keeps its guarantee: slack above a base policy, mean-preserving rounding."""
 
 import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,6 +49,12 @@ class SlackPolicy(TabularPolicy):
 
     def __repr__(self) -> str:
         return f"SlackPolicy({self.model!r}, {self.grid.bins} bins of slack{', shield' * self.shield})"
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the policy file, all or nothing; `bcrl.load` reads it."""
+        from bcrl.cmdp._policy_file import save_slack
+
+        save_slack(self, path)
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> Memory:
         slack = self._initial_slack(self.model.budget_vector(budget))

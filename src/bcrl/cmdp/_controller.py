@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.cmdp._checks import ShortRepr, show
+from bcrl.cmdp._checks import ShortRepr, as_floats, show
 from bcrl.cmdp._frontier import Column, Frontier, Optimum, lottery, totals
 from bcrl.cmdp._model import CMDP
 from bcrl.cmdp._values import lexicographic, occupancy
@@ -69,40 +69,72 @@ class TabularPolicy(ABC):
         visits = self.occupancy(budget)
         return Evaluation(float((visits * self.model.rewards).sum()), (visits * self.model.costs).sum((1, 2)))
 
-    def start(self, budget: Budget, seed: int | None = None) -> "Episode":
-        """Starts one episode with discounted budget δ."""
+    def start(
+        self,
+        budget: Budget | None = None,
+        seed: int | None = None,
+        *,
+        threshold: Budget | None = None,
+        horizon: int | None = None,
+    ) -> "Episode":
+        """Starts one episode with discounted budget δ; learned policies alone take threshold and horizon."""
+        if budget is None or threshold is not None or horizon is not None:
+            raise BCRLError(
+                "a tabular policy bounds the discounted cost of an episode of any length: give budget=δ, not "
+                "threshold=κ or horizon=T; κ spread evenly over T steps is δ = κ (1 − γᵀ) / (T (1 − γ)) "
+                f"with γ = {self.model.gamma:g}"
+            )
         rng = np.random.default_rng(seed)
         return Episode(self, self.begin(budget, 1, rng), rng)
 
     def act(self, state: int, budget: Budget, seed: int | None = None) -> int:
         """One action in `state` with `budget` left, without an episode."""
         rng = np.random.default_rng(seed)
+        state = self.model.check_state(state)
         memory = self.begin_at(state, budget, rng)
         return int(self.step(memory, np.array([state]), rng)[0])
 
 
 class Episode:
-    """One running episode: `act` with each state, `observe` the cost after each action."""
+    """One running episode: `act` with each state, `observe` the cost after each action.
+
+    An action changes the slack when it is chosen, so two actions for one step are an error.
+    """
 
     def __init__(self, policy: TabularPolicy, memory: Memory, rng: np.random.Generator):
         self._policy, self._memory, self._rng = policy, memory, rng
+        self._acted = False  # an action waits for its cost
 
     def __repr__(self) -> str:
         return f"Episode({self._policy!r}, slack {show(self._memory.slack[0])})"
 
     def act(self, state: int) -> int:
         """The action for `state`; the slack has been updated for the step that led here."""
-        state = int(state)
-        if not 0 <= state < self._policy.model.states:
-            raise BCRLError(f"state {state} is not one of the model's {self._policy.model.states} states")
-        return int(self._policy.step(self._memory, np.array([state]), self._rng)[0])
+        if self._acted:
+            raise BCRLError(
+                "act was called twice, which would charge the slack twice: tell the episode what its last "
+                "action cost, observe(cost)"
+            )
+        state = self._policy.model.check_state(state)
+        action = int(self._policy.step(self._memory, np.array([state]), self._rng)[0])
+        self._acted = True
+        return action
 
-    def observe(self, cost: float | Sequence[float] | np.ndarray, **_: object) -> None:
-        """Accepts the cost of the last step, as the episodes of learned policies do, and ignores it.
+    def observe(self, cost: Budget, reward: float | None = None) -> None:
+        """Ends the step: accepts its cost and reward, as the episodes of learned policies do.
 
-        Soft tracking subtracts the expected cost A(s,a) when the action is chosen; the direct update
-        subtracts the model's c(s,a), which is the observed cost.
+        They do not change the slack. Soft tracking subtracts the expected cost A(s,a) when the action is
+        chosen; the direct update subtracts the model's c(s,a), which is the observed cost.
         """
+        if not self._acted:
+            raise BCRLError("observe comes after act: no action is waiting for its cost")
+        costs = as_floats("cost", cost)
+        shape = (len(self._policy.model.costs),)
+        if costs.shape != shape and (shape != (1,) or costs.shape):
+            raise BCRLError(f"cost has shape {costs.shape}, but this episode expects {shape}")
+        if not np.all(np.isfinite(costs)) or np.any(costs < 0):
+            raise BCRLError(f"cost is {show(costs)}, but must be finite and not negative")
+        self._acted = False
 
     @property
     def slack(self) -> float | np.ndarray:
@@ -122,10 +154,15 @@ class MixturePolicy(TabularPolicy):
     With the columns of `optimum` it is the CMDP optimum for that budget, with a `Frontier` for every budget.
     """
 
-    def __init__(self, model: CMDP, solved: Optimum | Frontier | Sequence[Column]):
+    def __init__(
+        self,
+        model: CMDP,
+        solved: Optimum | Frontier | Sequence[Column],
+        fallback_policy: np.ndarray | None = None,
+    ):
         self.model = model
         self.columns = tuple(solved) if isinstance(solved, Sequence) else solved.columns
-        self.fallback_policy = joint_least_cost(model)
+        self.fallback_policy = joint_least_cost(model) if fallback_policy is None else fallback_policy
 
     def __repr__(self) -> str:
         return f"MixturePolicy({self.model!r}, {len(self.columns)} deterministic policies)"

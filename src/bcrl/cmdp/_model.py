@@ -1,5 +1,6 @@
 """A tabular CMDP ⟨S, A, T, r, c, γ, μ₀⟩, checked on entry."""
 
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -112,17 +113,26 @@ class CMDP:
 
     def budget_vector(self, budget: float | Sequence[float] | np.ndarray) -> np.ndarray:
         """`budget` as one number per cost, checked."""
-        vector = np.atleast_1d(np.asarray(budget, float))
+        vector = np.atleast_1d(as_floats("the budget", budget))
         if vector.shape != (len(self.costs),):
             raise BCRLError(f"the model has {len(self.costs)} cost(s) but {vector.size} budget(s) were given")
         if not np.all(np.isfinite(vector)) or np.any(vector < 0):
             raise BCRLError(f"a budget must be a finite number of at least 0, not {show(vector)}")
         return vector
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Writes the model as one NPZ file, all or nothing."""
-        arrays = {
-            "format": np.array(FORMAT),
+    def check_state(self, state: Any) -> int:
+        """`state` as an int, if it is one of the model's."""
+        try:
+            number = operator.index(state)
+        except TypeError:
+            raise BCRLError(f"a state is a whole number from 0 to {self.states - 1}, not {state!r}") from None
+        if not 0 <= number < self.states:
+            raise BCRLError(f"state {number} is not one of the model's {self.states} states")
+        return number
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that files keep; `from_arrays` makes the same model of them, bit for bit."""
+        return {
             "indptr": self.transitions.indptr,
             "indices": self.transitions.indices,
             "probabilities": self.transitions.data,
@@ -133,6 +143,10 @@ class CMDP:
             "terminal": self.terminal,
             "available": self.available,
         }
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the model as one NPZ file, all or nothing."""
+        arrays = {"format": np.array(FORMAT), **self.arrays()}
         if self.counts is not None:
             arrays["counts"] = self.counts
         # An open file, because numpy appends .npz to a name without it.
@@ -147,14 +161,15 @@ class CMDP:
             raise BCRLError(f"{path}: there is no such file")
         arrays = read_npz(path)
         try:
-            return cls._from_npz(arrays)
+            return cls.from_arrays(arrays)
         except BCRLError as error:
             raise BCRLError(f"{path}: {error}") from None
         except (ValueError, TypeError, OverflowError) as error:  # arrays of other types than a model's
             raise BCRLError(f"{path}: its arrays do not make a model ({error}); write it with save") from None
 
     @classmethod
-    def _from_npz(cls, arrays: dict[str, np.ndarray]) -> "CMDP":
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> "CMDP":
+        """The model of the arrays of a file, checked; transitions dense or as three sparse arrays."""
         found = str(arrays.get("format", FORMAT))
         if found != FORMAT:
             raise BCRLError(f"the format is {found!r}, this version reads {FORMAT!r}")

@@ -1,7 +1,9 @@
 """The augmented MDP of the paper's appendix: budgets rounded to the nearest bin. It can exceed them."""
 
+import os
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -31,14 +33,23 @@ class PaperPolicy(TabularPolicy):
     budgets: np.ndarray
     """The bins B, evenly spaced from 0 to δ_max."""
     critic: CostCritic
-    augmented: CMDP
-    """The extended MDP over (state, bin) with the safe actions only; state s and bin k are state s·K + k."""
     actions: np.ndarray
     """(S, K)."""
     update: Update
 
     def __repr__(self) -> str:
         return f"PaperPolicy({self.model!r}, {len(self.budgets)} bins of budget, {self.update} update)"
+
+    @cached_property
+    def augmented(self) -> CMDP:
+        """The extended MDP over (state, bin), safe actions only; state s and bin k are state s·K + k."""
+        return _extended(self.model, self.critic, self.budgets, self.update)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the policy file, all or nothing; `bcrl.load` reads it."""
+        from bcrl.cmdp._policy_file import save_paper
+
+        save_paper(self, path)
 
     def begin(self, budget: Budget, episodes: int, rng: np.random.Generator) -> PaperMemory:
         pending = float(self.model.budget_vector(budget)[0])
@@ -109,7 +120,9 @@ def plan_paper(
     highest = float(model.costs.max()) / (1 - model.gamma) if budget_max is None else budget_max
     budgets = np.linspace(0.0, highest if highest > 0 else 1.0, bins)
     critic = least_cost(model)
-    augmented = _extended(model, critic, budgets, update)
+    # Its actions are filled in below, once the extended MDP is solved.
+    policy = PaperPolicy(model, budgets, critic, np.zeros((model.states, bins), np.int64), update)
+    augmented = policy.augmented
     start = _start(model, critic, budgets, update, float(model.budget_vector(budget)[0]))
     if solver == "lp":
         # The extended MDP has no constraint, so its budget is larger than any cost.
@@ -119,7 +132,8 @@ def plan_paper(
         value = value_iteration(augmented, augmented.rewards, tolerance=1e-7)
         critic_r = np.where(augmented.available, q_values(augmented, augmented.rewards, value), -np.inf)
         actions = critic_r.argmax(1)
-    return PaperPolicy(model, budgets, critic, augmented, actions.reshape(model.states, bins), update)
+    policy.actions[:] = actions.reshape(model.states, bins)
+    return policy
 
 
 def _extended(model: CMDP, critic: CostCritic, budgets: np.ndarray, update: Update) -> CMDP:

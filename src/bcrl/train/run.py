@@ -20,7 +20,7 @@ from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
-from bcrl.policy import Policy, load, read_options, read_spec
+from bcrl.policy import Policy, load_learned, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
@@ -57,7 +57,7 @@ class Run:
             raise BCRLError(f"seed {seed} was not trained; trained: {', '.join(map(str, self.seeds))}")
         if self.state is None or self.normaliser is None:
             assert self.folder is not None
-            return load(self.folder / f"policy-{seed}.bcrl")
+            return load_learned(self.folder / f"policy-{seed}.bcrl")
         one = jax.tree.map(lambda x: x[self.seeds.index(seed)], self.state)
         actor = self.method.actor(one, self.arrays, self.normaliser, self.spec)
         return Policy(actor, self.method, self.spec, {**self.provenance, "seed": seed})
