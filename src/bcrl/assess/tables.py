@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from bcrl.assess.statistics import KEPT_MEANS, Estimate, Kept, Summary
+from bcrl.errors import printable
 
 COLOURS = {Kept.KEPT: "green", Kept.OPEN: "yellow", Kept.BROKEN: "red"}
 
 
 def summary_table(summaries: Sequence[Summary], title: str) -> Table:
     """Per threshold: reward and normalised cost with 95 % intervals, and whether the threshold was kept."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        title=Text(printable(title)), title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
     normalised = all(line.normalised for line in summaries)
     earned = "reward" if normalised else "return"
     for name in ("threshold", earned, "cost", "kept?", "episode cost", "over", "fallback"):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from bcrl.budget import Execution
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -27,18 +26,18 @@ class Command:
 
     out: Path
     """Folder for the store (results.sqlite), the runs, results.csv, table.md and table.tex."""
-    methods: str | None = None
-    """Methods with commas, such as bcrl,bc-safe."""
-    tasks: str | None = None
-    """Tasks, built-in worlds or families (bullet, safety-gym, metadrive, point, all) with commas."""
+    methods: tuple[str, ...] = ()
+    """Methods, such as bcrl,bc-safe."""
+    tasks: tuple[str, ...] = ()
+    """Tasks, built-in worlds or families (bullet, safety-gym, metadrive, point, all)."""
     logs: Path = Path("data")
     """Folder with a log for each task, TASK.hdf5, TASK.npz or DSRL's own file."""
     plan: Path | None = None
     """A TOML file with what the options here say, and options for each method; options here win."""
-    seeds: str | None = None
-    """Seeds with commas, trained as one program (default 0,10,20)."""
-    thresholds: str | None = None
-    """Episode costs to keep, with commas (default: each task's own three)."""
+    seeds: tuple[int, ...] = ()
+    """Seeds, trained as one program (default: 0,10,20)."""
+    thresholds: tuple[float, ...] = ()
+    """Episode costs to keep (default: each task's own three)."""
     episodes: int | None = None
     """Episodes per seed and threshold (default 20)."""
     preset: str | None = None
@@ -113,18 +112,17 @@ class Command:
 
         said: dict[str, Any] = {} if self.plan is None else read_plan(self.plan)
         given: dict[str, Any] = {
-            "tasks": None if self.tasks is None else self.tasks.split(","),
-            "seeds": None if self.seeds is None else numbers("seeds", self.seeds, whole=True),
-            "thresholds": None if self.thresholds is None else numbers("thresholds", self.thresholds),
+            "tasks": self.tasks or None,
+            "seeds": self.seeds or None,
+            "thresholds": self.thresholds or None,
             "episodes": self.episodes,
             "preset": self.preset,
             "steps": self.steps,
         }
         said |= {name: value for name, value in given.items() if value is not None}
-        if self.methods is not None:
+        if self.methods:
             planned = {entry.label: entry for entry in said.get("entries", ())}
-            labels = self.methods.split(",")
-            said["entries"] = tuple(planned.get(label, Entry(label, label)) for label in labels)
+            said["entries"] = tuple(planned.get(label, Entry(label, label)) for label in self.methods)
         for name, option in (("entries", "--methods"), ("tasks", "--tasks")):
             if name not in said:
                 raise BCRLError(f"nothing to do: give {option}, or --plan with it")

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 
@@ -17,7 +16,7 @@ class Command:
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="gridworld|FILE.npz")]
     """`gridworld`, or a model saved by bcrl.cmdp.CMDP.save."""
-    budget: str
+    budget: tuple[float, ...]
     """Budget δ on the discounted cost from the start; with several costs one number each, such as 1,0.5."""
     map: str = "corridor"
     """Grid world: the name of a layout (a wrong name lists them) or a text file."""
@@ -47,7 +46,7 @@ class Command:
             world, model, name = None, CMDP.load(self.model), self.model
         else:
             raise BCRLError(f"{self.model!r} is neither 'gridworld' nor an .npz file")
-        budget = model.budget_vector(numbers("budget", self.budget))
+        budget = model.budget_vector(self.budget)
         if self.save is not None:
             model.save(self.save)
         console = Console(highlight=False)
