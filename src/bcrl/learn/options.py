@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from bcrl.errors import BCRLError
 
+_LARGEST = 1e300  # a file can hold whole numbers that are no float
+
 
 @dataclass(frozen=True)
 class Range:
@@ -123,7 +125,7 @@ def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | 
 
 def _is_number(value: Any, kind: type) -> bool:
     allowed = int if kind is int else int | float
-    return isinstance(value, allowed) and not isinstance(value, bool)
+    return isinstance(value, allowed) and not isinstance(value, bool) and abs(value) < _LARGEST
 
 
 def _words(kind: type, limits: Range | None) -> str:
