@@ -63,7 +63,7 @@ def _ready(words: Sequence[str], options: Sequence[Option]) -> list[str]:
         ready += [option.flag, *taken]
     _check_free(free, options)
     for option in options:
-        if option.required and option.name not in given and not (option.positional and free):
+        if option.required and option.name not in given and not (option.positional and (free or option.many)):
             raise BCRLError(f"Missing {option.shown}: {option.about}")
     return [*free, *ready]
 
@@ -86,7 +86,7 @@ def _take(option: Option, left: list[str], positionals: bool) -> Iterator[str]:
         yield _value(option, word, word)
         return
     # A path may hold a comma, and a word after a list may be a positional one.
-    parts = [word] if option.each not in (int, float, str) else word.split(",")
+    parts = [word] if option.each not in (int, float, str) else word.removesuffix(",").split(",")
     yield from [_value(option, part, word) for part in parts]
     while left and not left[0].startswith("--") and not (positionals and option.each is str):
         if option.each in (int, float) and positionals and not _is_list(left[0]):

@@ -85,7 +85,7 @@ class Command:
             write_jobs([work.job for work in wanted], self.out / JOBS)
             if self.plan_only:
                 print(f"trainings: {len(wanted)}, listed in {self.out / JOBS}")
-                next_step(f"python -m bcrl.train.jobs {self.out / JOBS} {self.logs}")
+                next_step("python", "-m", "bcrl.train.jobs", self.out / JOBS, self.logs)
                 return
             failures = self._do(wanted, store)
             if self.train_only:

@@ -48,4 +48,4 @@ def show_tables(store: "Store", out: Path, works: "Sequence[Work]" = ()) -> None
     print(f"\n{column_blocks(paper_form(found), width, 1)}\n\n{column_blocks(over_tasks(found), width, 2)}\n")
     episodes = sum(len(score.rows) for score in found)
     print(f"{episodes:,} episodes: {out / 'results.csv'}; tables: {out / 'table.md'}, {out / 'table.tex'}")
-    next_step(f"bcrl report {out / 'results.csv'} --out {out / 'report.html'}")
+    next_step("bcrl", "report", out / "results.csv", "--out", out / "report.html")

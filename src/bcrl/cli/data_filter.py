@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from bcrl.cli.out import check_log
+from bcrl.cli.terminal import next_step
 from bcrl.data import load_data, save_data
 from bcrl.errors import BCRLError
 
@@ -86,6 +87,7 @@ class Command:
             )
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
+        next_step("bcrl", "data", "info", self.out)
 
     def _grid(self) -> "Grid | None":
         """The grid for thinning, or None if no option of it was given."""

@@ -28,8 +28,7 @@ class Command:
     """Episode costs at which the one policy is evaluated."""
 
     def run(self) -> None:
-        from bcrl.assess.tables import summary_table
-        from bcrl.cli.terminal import print_table
+        from bcrl.cli.terminal import print_summary
         from bcrl.report.demo import run_demo
 
         results = run_demo(
@@ -43,7 +42,7 @@ class Command:
             say=lambda line: print(line, flush=True),
         )
         title = f"One policy in {self.world}, told the threshold at run time"
-        print_table(summary_table(results.summary(), title))
+        print_summary(results.summary(), title)
         print(f"\n  {self.out / 'report.html'}  open it in a browser")
         print(f"  {self.out / 'policy.bcrl'}  the policy\n  {self.out / 'results.csv'}  every episode")
 

@@ -40,9 +40,8 @@ class Command:
     def run(self) -> None:
         from bcrl.assess import evaluate
         from bcrl.assess.evaluation import trained_for
-        from bcrl.assess.tables import summary_table
         from bcrl.cli.out import check_writable
-        from bcrl.cli.terminal import next_step, print_table
+        from bcrl.cli.terminal import next_step, print_summary
         from bcrl.policy import load
         from bcrl.train.folder import policy_files
         from bcrl.worlds import make_world
@@ -62,7 +61,7 @@ class Command:
             workers=self.workers,
         )
         title = f"{self.policies} in {world.name}, execution {self.execution}"
-        print_table(summary_table(results.summary(), title))  # before what may fail
+        print_summary(results.summary(), title)  # before what may fail
         own = trained_for(policies)
         if own and self.thresholds not in (None, own):
             print(f"trained for a threshold of {own[0]:g} alone: it acts the same at others")
@@ -71,4 +70,4 @@ class Command:
         if self.out is not None:
             results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
-            next_step(f"bcrl report {self.out} --out {self.out.with_suffix('.html')}")
+            next_step("bcrl", "report", self.out, "--out", self.out.with_suffix(".html"))

@@ -25,8 +25,10 @@ def check_writable(out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         trial = temporary_name(out)
-        trial.touch()
-        trial.unlink()
+        try:
+            trial.write_bytes(bytes(4096))  # a full disk takes the name of a file, but not its content
+        finally:
+            trial.unlink(missing_ok=True)
     except OSError as error:
         raise BCRLError(
             f"--out {out}: the folder {out.parent} cannot be written ({error.strerror or error}); "

@@ -36,6 +36,7 @@ class Command:
     def run(self) -> None:
         import numpy as np
         from rich.console import Console
+        from rich.markup import escape
 
         from bcrl.cmdp import CMDP, GridWorld, least_cost
 
@@ -51,7 +52,7 @@ class Command:
             model.save(self.save)
         console = Console(highlight=False)
         console.print(
-            f"{name}: {model.states} states, {model.actions} actions, "
+            f"{escape(name)}: {model.states} states, {model.actions} actions, "
             f"{len(model.costs)} cost{'s' * (len(model.costs) > 1)}, γ = {model.gamma:g}",
             soft_wrap=True,
         )
@@ -70,6 +71,7 @@ class Command:
 
     def _table(self, console, model, budget):
         """Prints return and cost of each method; returns the budgeted policy's discounted visits."""
+        from rich.markup import escape
         from rich.table import Table
 
         from bcrl.cmdp import Column, joint_least_cost, optimum, plan, show, simulate, unconstrained
@@ -95,7 +97,7 @@ class Command:
             add("CMDP optimum", best.value, best.cost)
         except BCRLError as error:
             feasible = False
-            console.print(f"[bold red]{error}[/]; BCRL takes least-cost actions", soft_wrap=True)
+            console.print(f"[bold red]{escape(str(error))}[/]; BCRL takes least-cost actions", soft_wrap=True)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             policy = plan(model, budget, mode=self.mode, bins=self.bins, shield=self.shield)
@@ -113,7 +115,7 @@ class Command:
         console.print(f"budget {show(budget)}")
         console.print(table)
         for line in dict.fromkeys(str(one.message) for one in said):
-            console.print(f"[yellow]note:[/] {line}", soft_wrap=True)
+            console.print(f"[yellow]note:[/] {escape(line)}", soft_wrap=True)
         return visits
 
 

@@ -1,12 +1,16 @@
 """What is printed: tables that lose no digit, and text that every terminal can show."""
 
 import codecs
+import shlex
 import sys
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from bcrl.assess.statistics import Summary
 
 _PLAIN = {
     "–": "-", "−": "-", "—": "-", "±": "+/-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "…": "...",
@@ -23,20 +27,33 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="bcrl")  # type: ignore[union-attr]
 
 
-def print_table(table: "Table") -> None:
-    """Prints a table as wide as it must be: a narrower one would lose digits."""
+def print_table(*tables: "Table") -> None:
+    """Prints the first of these forms of a table that fits the width, or the last as wide as it must be.
+
+    rich would cut digits to make it fit.
+    """
     from rich.console import Console
 
-    needed = Console(width=10_000).measure(table).maximum
     console = Console(highlight=False)
+    widths = [Console(width=10_000).measure(table).maximum for table in tables]
+    table, needed = next(
+        ((table, width) for table, width in zip(tables, widths, strict=True) if width <= console.width),
+        (tables[-1], widths[-1]),
+    )
     console.width = max(console.width, needed)
     console.print(table)
 
 
-def next_step(*commands: str) -> None:
-    """Says what to do after this command."""
-    for command in commands:
-        print(f"next: {command}")
+def print_summary(summaries: "Sequence[Summary]", title: str) -> None:
+    """Prints what `summary_table` shows, in the form that fits."""
+    from bcrl.assess.tables import summary_table
+
+    print_table(*(summary_table(summaries, title, narrow=narrow) for narrow in (False, True)))
+
+
+def next_step(*words: object) -> None:
+    """Says what to do next: a command, or a sentence if it is one string."""
+    print(f"next: {words[0] if len(words) == 1 else shlex.join(map(str, words))}")
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:

@@ -74,6 +74,7 @@ class Command(Generic[Options]):
         return "" if self.method == "bcrl" else f" --method {self.method}"
 
     def run(self) -> None:
+        from bcrl.cli.terminal import next_step
         from bcrl.data import load_data
         from bcrl.policy import load
         from bcrl.train.run import fit
@@ -93,6 +94,7 @@ class Command(Generic[Options]):
         )
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
+        next_step("bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv")
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
