@@ -110,7 +110,7 @@ def _score(store: Store, label: str, cells: list[Cell]) -> Score:
     at = {seed: {cell.threshold for cell in cells if cell.seed == seed} for seed in {c.seed for c in cells}}
     # While a bench is under way a seed may have fewer thresholds than another: it waits.
     ready = [cell for cell in cells if at[cell.seed] == max(at.values(), key=len)]
-    rows = {cell.key: store.rows(cell.key) for cell in ready}
+    rows = {cell.key: _rows(store, cell) for cell in ready}
     thresholds = sorted({cell.threshold for cell in ready})
     lines = [
         summarise([row for cell in ready if cell.threshold == threshold for row in rows[cell.key]])
@@ -126,6 +126,18 @@ def _score(store: Store, label: str, cells: list[Cell]) -> Score:
         lines=tuple(line for (line,) in lines),
         rows=tuple(row for cell in ready for row in rows[cell.key]),
     )
+
+
+def _rows(store: Store, cell: Cell) -> list[Result]:
+    """The episodes of a cell, if they are those that it names."""
+    rows = store.rows(cell.key)
+    same = all((row.seed, row.threshold) == (cell.seed, cell.threshold) for row in rows)
+    if len(rows) != cell.episodes or not same:
+        raise BCRLError(
+            f"{store.path}: the episodes of {cell.label} on {cell.task}, seed {cell.seed}, are not those "
+            "that its cell names: the file is damaged; move it away and run the benchmark again"
+        )
+    return rows
 
 
 def _spread(values: Iterable[float]) -> tuple[float, float]:
