@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -189,6 +190,24 @@ def test_every_step_says_what_comes_next(words, tiny_log_file, tmp_path, capsys)
         f"next: bcrl train --data {tiny_log_file} --out runs/tiny",
         f"next: bcrl report {tmp_path / 'results.csv'} --out {tmp_path / 'results.html'}",
     ]
+
+
+def test_the_bar_of_a_training_shows_what_falls(tiny_log, tiny_method, monkeypatch):
+    """The losses rise with the values; the TD errors as shares of the values do not."""
+    from bcrl.learn.baselines.bc import BCAll
+    from bcrl.train import run
+
+    notes = []
+
+    @contextmanager
+    def progress(label, *_, **__):
+        yield lambda advance=1, note="": notes.append(note) if label == "training" else None
+
+    monkeypatch.setattr(run, "progress", progress)
+    for method in (tiny_method, BCAll(hidden=(8,), batch_size=8)):
+        run.fit(tiny_log, method, steps=4, log_every=2)
+    assert re.fullmatch(r"TD error: r [\d.e+]+ %, c [\d.e+]+ %", notes[-3])
+    assert notes[-1].startswith("policy/loss ")
 
 
 def test_a_short_recording_says_why(tmp_path, capsys, monkeypatch, tiny_log):

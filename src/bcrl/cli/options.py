@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -87,7 +87,7 @@ def _options(command: Any, default: Any) -> Iterator[tuple[bool, Option]]:
         if get_origin(hint) is Annotated:
             hint, marks = get_args(hint)[0], hint.__metadata__
         value = _default(field) if default is None else getattr(default, field.name)
-        if getattr(hint, "__class__", None).__name__ == "TypeVar":
+        if isinstance(hint, TypeVar):
             for option in options_of(argument, value):
                 yield True, dataclasses.replace(option, group=option.group or "options of the method")
             continue
