@@ -1,5 +1,7 @@
-"""The exception for mistakes that a user can correct, and the check for optional packages."""
+"""The exception for mistakes that a user can correct, and what its messages are made of."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from importlib.util import find_spec
 
 
@@ -30,3 +32,14 @@ def need(*packages: str, extra: str) -> None:
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise BCRLError(f"this needs {' and '.join(missing)}: pip install 'bcrl[{extra}]'")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` with the known word that is nearest; nothing where none is near."""
+    near = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def printable(text: object) -> str:
+    """Text for a terminal or one line of a log: control characters are shown as escapes, not sent."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -4,7 +4,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 class Tick(Protocol):
@@ -24,34 +27,43 @@ def progress(label: str, total: int, unit: str = "steps", start: int = 0) -> Ite
             yield tick
         return
     console = Console(stderr=True)
-    if not console.is_terminal:
-        with _lines(label, total, unit, start) as tick:
-            yield tick
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    with (bar if console.is_terminal else _lines)(label, total, unit, start, console) as tick:
+        yield tick
+
+
+@contextmanager
+def bar(label: str, total: int, unit: str, start: int, console: "Console") -> Iterator[Tick]:
+    """A bar on one line. Where the line is short, first the note goes, then the rate; numbers stay whole."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        TextColumn("{task.fields[label]}", markup=False),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        TextColumn("{task.completed:,}/{task.total:,}"),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        TextColumn("[dim]{task.fields[note]}"),
+        TimeRemainingColumn(compact=True, elapsed_when_finished=True, table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[note]}", style="dim", markup=False),
     )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(label, total=total, completed=start, rate="", note="")
+    room = console.width - len(label) - 2 * len(f"{total:,}") - 20  # a short bar, the time, gaps
+    with Progress(*columns, console=console, expand=True) as shown:
+        task = shown.add_task("", total=total, completed=start, label=label, rate="", note="")
         started = time.monotonic()
 
         def tick(advance: int = 1, note: str = "") -> None:
-            bar.update(task, advance=advance, note=note)
-            rate = (bar.tasks[task].completed - start) / max(time.monotonic() - started, 1e-9)
-            bar.update(task, rate=f"{_rate(rate)} {unit}/s")
+            shown.update(task, advance=advance)
+            done = shown.tasks[task].completed - start
+            rate = f"{_rate(done / max(time.monotonic() - started, 1e-9))} {unit}/s"
+            left = room - len(rate) - 1
+            shown.update(
+                task, rate=rate if left >= 0 else "", note=note if len(note) + 1 <= max(left, 0) else ""
+            )
 
         yield tick
 
 
 @contextmanager
-def _lines(label: str, total: int, unit: str, start: int) -> Iterator[Tick]:
+def _lines(label: str, total: int, unit: str, start: int, console: object = None) -> Iterator[Tick]:
     """Prints a line at most every ten seconds, for logs and pipes."""
     started = shown = time.monotonic()
     done, finished = start, False

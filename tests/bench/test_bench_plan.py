@@ -172,7 +172,7 @@ def test_a_plan_file_and_the_words_that_win_over_it(tmp_path, monkeypatch):
     monkeypatch.setattr(bcrl.bench.plan, "works", lambda plan, logs: plans.append(plan) or [])
     path = tmp_path / "plan.toml"
     path.write_text(PLAN)
-    Command(out=tmp_path, plan=path, plan_only=True).run()
+    Command(out=tmp_path, plan=path, plan_only=True, yes=True).run()
     (plan,) = plans
     assert plan.entries == (
         Entry("bcrl", "bcrl"),
@@ -180,8 +180,8 @@ def test_a_plan_file_and_the_words_that_win_over_it(tmp_path, monkeypatch):
     )
     assert (plan.tasks, plan.seeds, plan.thresholds, plan.steps) == (("point-circle",), (3, 4), (5, 10.5), 50)
     assert plan.protocol == Protocol(episodes=7)
-    words = {"seeds": "1", "methods": "narrow,bc-all", "episodes": 2, "best_policy": True}
-    Command(out=tmp_path, plan=path, plan_only=True, **words).run()
+    words = {"seeds": (1,), "methods": ("narrow", "bc-all"), "episodes": 2, "best_policy": True}
+    Command(out=tmp_path, plan=path, plan_only=True, yes=True, **words).run()
     plan = plans[1]
     assert plan.entries == (
         Entry("narrow", "bcrl", {"hidden": [8], "tau_c": 0.1}, 9),
@@ -214,9 +214,9 @@ def test_bad_plan_files_are_refused(text, wanted, tmp_path):
 
 def test_nothing_to_do_is_told(tmp_path):
     with pytest.raises(BCRLError, match="give --methods"):
-        Command(out=tmp_path, tasks="point-circle").run()
+        Command(out=tmp_path, tasks=("point-circle",)).run()
     with pytest.raises(BCRLError, match="give --tasks"):
-        Command(out=tmp_path, methods="bcrl").run()
+        Command(out=tmp_path, methods=("bcrl",)).run()
 
 
 def test_jobs_survive_their_file(logs, tmp_path):

@@ -2,6 +2,7 @@
 
 import csv
 
+import numpy as np
 import pytest
 from tiny_bench import tiny_works
 
@@ -25,13 +26,13 @@ def cell(
 
 
 def outcome(found: Cell, reward: float, cost: float) -> Outcome:
-    """Two episodes, a tenth above and below the normalised reward and cost."""
+    """Episodes from a tenth below to a tenth above the normalised reward and cost."""
     rows = [
         Result(
             *(found.method, "", "", "finite-horizon", found.task, "d", found.seed, found.threshold, episode),
             *(100 * (reward + off), (cost + off) * found.threshold, reward + off, cost + off, 200, 0.0),
         )
-        for episode, off in enumerate((-0.1, 0.1))
+        for episode, off in enumerate(np.linspace(-0.1, 0.1, found.episodes).tolist())
     ]
     return Outcome(found, rows, "{}")
 

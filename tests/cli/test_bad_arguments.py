@@ -18,7 +18,10 @@ BAD = {
     "no out": ("train --data LOG", ["--out"]),
     "data missing": (f"train --data none.npz --out NEW {SMALL}", ["none.npz", "no such file"]),
     "data is a policy": (f"train --data POLICY --out NEW {SMALL}", ["POLICY", "suffix"]),
-    "unknown method": ("train --data LOG --out NEW --method cpo", ["--method cpo", "bcrl, bc-all, bc-safe"]),
+    "unknown method": (
+        "train --data LOG --out NEW --method cpo",
+        ["'cpo'; did you mean cpq?", "bc-all, bc-safe"],
+    ),
     "unknown preset": ("train --data LOG --out NEW --preset gpu", ["--preset gpu", "paper, cpu"]),
     "unknown family": ("train --data LOG --out NEW --family mujoco", ["--family mujoco", "bullet"]),
     "seeds are words": (f"train --data LOG --out NEW {SMALL} --seeds a,b", ["--seeds is 'a,b'", "0,10,20"]),

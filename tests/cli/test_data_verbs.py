@@ -47,7 +47,8 @@ def test_a_log_goes_through_all_formats_unchanged(folder, wide_log, capsys):
     ways = ["a.hdf5", "b.minari", "c.h5", "minari:box/walk-v0", "d.npz"]
     for before, after in zip(["log.npz", *ways], ways, strict=False):
         run(f"data convert {before} --out {after}")
-        assert capsys.readouterr().out == f"60 episodes, 300 transitions: {after}\n"
+        said = capsys.readouterr().out.splitlines()
+        assert said == [f"60 episodes, 300 transitions: {after}", f"next: bcrl data info {after}"]
         assert load_data(after).fingerprint() == wide_log.fingerprint()
 
 
@@ -90,7 +91,7 @@ def test_all_steps_of_the_filter_in_their_order(folder, wide_log, capsys):
     names = ["thin", "inpaint", "drop best safe", "drop best unsafe"]
     for name, before, after, line in zip(names, counts, counts[1:], said, strict=False):
         assert line == f"{name}: {before} episodes, {after} kept"
-    assert said[-1] == f"{data.episode_count} episodes, {len(data)} transitions: new.hdf5"
+    assert said[-2] == f"{data.episode_count} episodes, {len(data)} transitions: new.hdf5"
 
 
 def test_one_option_of_the_grid_brings_the_others_of_dsrl(folder, wide_log):

@@ -306,7 +306,7 @@ def test_on_the_command_line(hub, tmp_path, monkeypatch, capsys):
     path = Path("data") / NAME
     assert path.read_bytes() == CONTENT
     assert said[0] == f"BallRun: {path} (0.3 MB, downloaded, matches what the server says)"
-    assert said[1] == f"next: bcrl train --data {path} --out runs/BallRun --family bullet"
+    assert said[1] == f"next: bcrl train --data {path} --out runs/BallRun --world BallRun"
     assert len(said) == 2
 
 
@@ -321,14 +321,14 @@ def test_all_tasks_at_once_and_what_to_mind(hub, tmp_path, capsys):
 
 
 def test_the_next_command_is_one_that_train_takes(arrays, hub, tmp_path, capsys):
-    """The paper departs from its own family here, and the command says so; train reads it."""
+    """The paper departs from its own family here; train knows that from the world."""
     name = next(task.name for task in tasks().values() if task.overrides)
     log = tmp_path / "log.npz"
     Dataset(**arrays).save(log)
     hub.files[find_task(name).data_file] = log.read_bytes()
     main(["data", "fetch", name, "--out", str(tmp_path), "--endpoint", hub.address])
     command = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("next: bcrl "))
-    assert command[-2:] == ["--tau-c", "0.3"]
+    assert command[-2:] == ["--world", name]
     from bcrl.cli.arguments import parse
     from bcrl.cli.train import command_for
 

@@ -23,6 +23,7 @@ import pytest
 from doc_pages import PAGES, ROOT, Block, blocks, code_spans, name
 
 from bcrl.cli import VERBS, main
+from bcrl.learn.registry import METHODS
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 KINDS = {("python",), ("python", "no-run"), ("sh",), ("toml",), ("text",)}
@@ -118,10 +119,7 @@ def help_text(*words: str) -> str:
 @cache
 def all_options() -> set[str]:
     """Every option of every verb, and of every method that `bcrl train` knows."""
-    overview = help_text("train")
-    methods = re.search(r"--method \{(.*?)\}", overview, re.DOTALL)
-    assert methods, overview
-    chosen = [("train", "--method", method) for method in re.findall(r"[a-z][\w-]*", methods[1])]
+    chosen = [("train", "--method", method) for method in METHODS]
     pages = [help_text(*words) for words in [*(tuple(verb.split()) for verb in VERBS), *chosen]]
     return {option for page in pages for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", page)}
 

@@ -20,7 +20,7 @@ def little(monkeypatch):
 
 
 def demo(folder, **options) -> Command:
-    return Command(**{"out": folder, "steps": 20, "transitions": 2_000, "thresholds": "5,20"} | options)
+    return Command(**{"out": folder, "steps": 20, "transitions": 2_000, "thresholds": (5.0, 20.0)} | options)
 
 
 @pytest.mark.slow
@@ -93,9 +93,9 @@ def test_a_log_is_kept_only_if_it_is_whole_and_made_the_same_way(tmp_path, datas
     ("options", "words"),
     [
         ({"world": "moon"}, "there is no world 'moon'"),
-        ({"thresholds": "5,-1"}, "numbers from 0 up"),
-        ({"thresholds": "5,5"}, "twice"),
-        ({"thresholds": "five"}, "with commas"),
+        ({"thresholds": (5.0, -1.0)}, "numbers from 0 up"),
+        ({"thresholds": (5.0, 5.0)}, "twice"),
+        ({"thresholds": ()}, "numbers from 0 up"),
         ({"transitions": 3}, "less than one episode"),
         ({"seed": -1}, "negative"),
         ({"steps": 0}, "at least 1"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.report import draw, save_figure
+from bcrl.report import draw, report_page, save_figure
 from bcrl.report.curves import curves
 
 
@@ -111,3 +111,16 @@ def test_seeds_with_different_numbers_of_episodes_are_refused(make_results):
 def test_no_results_are_refused():
     with pytest.raises(BCRLError, match="no episode"):
         draw([])
+
+
+@pytest.mark.parametrize("name", [r"$\frac$", "$x$", "_x", "a\x1b[31m\x00", "100 % $", "<b>&"])
+def test_names_are_no_formulas_and_no_control_characters(make_results, name, tmp_path):
+    """Names come from files; $...$ would be mathtext, a leading underscore would leave the legend."""
+    results = make_results() + make_results(method=name)
+    figure = draw(results)
+    texts = [text.get_text().strip() for text in figure.legends[0].get_texts()]
+    assert texts == ["bcrl", name.replace("\x1b", r"\x1b").replace("\x00", r"\x00")]
+    for suffix in (".svg", ".png"):
+        save_figure(figure, tmp_path / f"picture{suffix}")
+    ET.parse(tmp_path / "picture.svg")
+    assert report_page(results)

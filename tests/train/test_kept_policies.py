@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 import bcrl
-from bcrl.cli.evaluate import policy_files
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.train.folder import RunFolder, clear_run
+from bcrl.train.folder import RunFolder, clear_run, policy_files
 from bcrl.train.run import fit
 
 METHOD = BCAll(hidden=(8,), batch_size=8)

@@ -44,6 +44,8 @@ def evaluate(
     chosen = tuple((trained_for(policies) or world.thresholds) if thresholds is None else thresholds)
     if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
         raise BCRLError(f"thresholds are {chosen}, but must be numbers from 0 up")
+    if len(set(chosen)) < len(chosen):
+        raise BCRLError(f"thresholds are {chosen}, but one is there twice")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
     for policy in policies:  # before a family is installed and its workers are started

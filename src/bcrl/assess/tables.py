@@ -3,15 +3,23 @@
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
-from bcrl.assess.statistics import KEPT_MEANS, Estimate, Kept, Summary
+from bcrl.assess.statistics import KEPT_MEANS, Kept, Summary
+from bcrl.errors import printable
 
 COLOURS = {Kept.KEPT: "green", Kept.OPEN: "yellow", Kept.BROKEN: "red"}
 
 
-def summary_table(summaries: Sequence[Summary], title: str) -> Table:
-    """Per threshold: reward and normalised cost with 95 % intervals, and whether the threshold was kept."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+def summary_table(summaries: Sequence[Summary], title: str, *, narrow: bool = False) -> Table:
+    """Per threshold: reward and normalised cost with 95 % intervals, and whether the threshold was kept.
+
+    A narrow table has intervals and errors below their means.
+    """
+    table = Table(
+        title=Text(printable(title)), title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
+    gap = "\n" if narrow else " "
     normalised = all(line.normalised for line in summaries)
     earned = "reward" if normalised else "return"
     for name in ("threshold", earned, "cost", "kept?", "episode cost", "over", "fallback"):
@@ -19,10 +27,10 @@ def summary_table(summaries: Sequence[Summary], title: str) -> Table:
     for line in summaries:
         table.add_row(
             "all" if line.threshold is None else f"{line.threshold:g}",
-            _interval(line.earned),
-            _interval(line.cost),
+            f"{line.earned.mean:.2f}{gap}{line.earned.low:.2f}–{line.earned.high:.2f}",
+            f"{line.cost.mean:.2f}{gap}{line.cost.low:.2f}–{line.cost.high:.2f}",
             f"[{COLOURS[line.kept]}]{line.kept}[/]",
-            f"{line.episode_cost.mean:.1f} ± {line.episode_cost.error:.1f}",
+            f"{line.episode_cost.mean:.1f}{gap}± {line.episode_cost.error:.1f}",
             f"{line.violation_rate:.0%}",
             f"{line.fallback_share:.0%}",
         )
@@ -33,7 +41,3 @@ def summary_table(summaries: Sequence[Summary], title: str) -> Table:
     )
     table.caption_justify = "left"
     return table
-
-
-def _interval(value: Estimate) -> str:
-    return f"{value.mean:.2f} {value.low:.2f}–{value.high:.2f}"

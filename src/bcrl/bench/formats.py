@@ -1,10 +1,15 @@
 """The tables of a benchmark as Markdown and as LaTeX."""
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from bcrl.assess import write_results
 from bcrl.assess.statistics import KEPT_MEANS
-from bcrl.bench.scores import Score
+from bcrl.bench.scores import Score, results
 from bcrl.bench.tables import Table, Text, beside_paper, by_threshold, over_tasks, paper_form
+from bcrl.errors import printable
+from bcrl.files import write_text
 from bcrl.worlds import make_world
 
 LEGEND = (
@@ -21,7 +26,18 @@ TASKS = (
     "Means over tasks, and interquartile means (IQM) over seeds and tasks with 95 % intervals, seeds drawn "
     "within each task; then how many thresholds of these tasks are kept, open and broken."
 )
+_LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "–": "--"}
+)
 PAPER = "Paper / here, means over thresholds. Compare them where the log is the paper's, too."
+
+
+def write_tables(scores: Sequence[Score], folder: Path) -> None:
+    """Writes results.csv, table.md and table.tex."""
+    write_results(results(scores), folder / "results.csv")
+    write_text(folder / "table.md", markdown(scores))
+    write_text(folder / "table.tex", latex(scores))
 
 
 def markdown(scores: Sequence[Score]) -> str:
@@ -77,8 +93,22 @@ def markdown_table(table: Table) -> str:
     return "\n".join("| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows)
 
 
+def column_blocks(table: Table, width: int, keys: int) -> str:
+    """The table for a screen: where it is too wide, several tables that repeat its first `keys` columns."""
+    wide = [max(len(_markdown_cell(cell)) for cell in column) + 3 for column in zip(*table, strict=True)]
+    blocks: list[list[int]] = [[]]
+    for column in range(keys, len(wide)):
+        used = sum(wide[i] for i in [*range(keys), *blocks[-1]]) + 1
+        if blocks[-1] and used + wide[column] > width:
+            blocks.append([])
+        blocks[-1].append(column)
+    return "\n\n".join(
+        markdown_table([[row[i] for i in [*range(keys), *block]] for row in table]) for block in blocks
+    )
+
+
 def _markdown_cell(cell: Text) -> str:
-    text = cell.text.replace("|", "\\|")
+    text = re.sub(r"[\\`*\[\]<>|~&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", printable(cell.text))
     text = f"**{text}**" if cell.mark in ("safe", "best") else text
     return text + " ★" * (cell.mark == "best") + " †" * cell.hides
 
@@ -95,6 +125,5 @@ def _latex_cell(cell: Text) -> str:
 
 
 def _escape(text: str) -> str:
-    for character in "&%$#_{}":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("–", "--")
+    """Text that LaTeX prints as it is."""
+    return printable(text).translate(_LATEX)

@@ -1,20 +1,19 @@
 """What a benchmark asks for: methods, tasks, seeds, thresholds; and the trainings that follow from it."""
 
 import dataclasses
-import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bcrl.bench.cells import Protocol, Work
 from bcrl.data import Dataset, load_data
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, printable
 from bcrl.learn.protocol import Method
 from bcrl.learn.registry import default_steps, find_method, make_method
 from bcrl.progress import progress
-from bcrl.train.jobs import Job, find_log
+from bcrl.train.jobs import Job, find_log, is_whole
 from bcrl.worlds import WORLDS, World, built_in_world, make_world
 from bcrl.worlds.tasks import INSTALLS, tasks
 
@@ -27,6 +26,11 @@ class Entry:
     method: str
     options: dict[str, Any] = field(default_factory=dict)
     steps: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The head of the column: the method's title, unless the column has a name of its own."""
+        return find_method(self.method).title if self.label == self.method else self.label
 
 
 @dataclass(frozen=True)
@@ -49,32 +53,46 @@ class Plan:
         for name in ("entries", "tasks", "seeds"):
             if not getattr(self, name):
                 raise BCRLError(f"{name.replace('entries', 'methods')}: name at least one")
+        for seed in (*self.seeds, self.protocol.episode_seed):
+            if not is_whole(seed, 0, 2**32):
+                raise BCRLError(f"seeds: {seed!r} is not a whole number from 0 up to 2³² − 1")
+        for threshold in self.thresholds or ():
+            if not isinstance(threshold, int | float) or not 0 <= threshold < 1e300:
+                raise BCRLError(f"thresholds are {self.thresholds}, but must be numbers from 0 up")
         for name, values in (
             ("methods", [entry.label for entry in self.entries]),
+            ("methods", [entry.title for entry in self.entries]),
             ("tasks", self.tasks),
             ("seeds", self.seeds),
             ("thresholds", self.thresholds or ()),
         ):
             if len(set(values)) != len(values):
                 raise BCRLError(f"{name}: one is there twice in {', '.join(map(str, values))}")
-        if not all(0 <= threshold < math.inf for threshold in self.thresholds or ()):
-            raise BCRLError(f"thresholds are {self.thresholds}, but must be numbers from 0 up")
-        for name, value in (("episodes", self.protocol.episodes), ("keep_every", self.keep_every)):
-            if value < 1:
-                raise BCRLError(f"{name} is {value}, but must be at least 1")
+        steps = [entry.steps for entry in self.entries]
+        for name, value in (
+            ("episodes", self.protocol.episodes),
+            ("keep_every", self.keep_every),
+            *(("steps", value) for value in [self.steps, *steps] if value is not None),
+        ):
+            if not is_whole(value, 1, 2**31):
+                raise BCRLError(f"{name} is {value!r}, but must be a whole number, at least 1")
         for entry in self.entries:
+            if not entry.label or printable(entry.label) != entry.label:
+                raise BCRLError(f"methods: {entry.label!r} is no name for a column")
             if self.protocol.execution != "finite-horizon" and not find_method(entry.method).budgets:
                 raise BCRLError(
                     f"{entry.label} tracks no budget: --execution {self.protocol.execution} is for bcrl alone"
                 )
-        if self.protocol.episode_seed < 0 or min(self.seeds) < 0:
-            raise BCRLError("seeds must be 0 or more")
 
 
 def task_names(words: Iterable[str]) -> tuple[str, ...]:
     """Tasks by name; the name of a family stands for all its tasks, `all` for the 38 of DSRL."""
     names: list[str] = []
     for word in words:
+        if not isinstance(word, str):
+            raise BCRLError(f"tasks: {word!r} is not the name of a task")
+        if word.startswith("gym:"):
+            raise BCRLError(f"tasks: a benchmark has DSRL's tasks and the built-in worlds, not {word!r}")
         if word in (*INSTALLS, "all"):
             names += [task.name for task in tasks().values() if word in ("all", task.family)]
         elif word == "point":
@@ -84,12 +102,24 @@ def task_names(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def unrecorded(plan: Plan, logs: Path) -> list[str]:
+    """The built-in worlds of a plan whose logs are missing, so that `works` would record them."""
+    worlds = [make_world(name) for name in plan.tasks]
+    return [w.name for w in worlds if w.engine == "scan" and find_log(logs, w.name, w.data_file) is None]
+
+
 def works(plan: Plan, logs: Path) -> list[Work]:
-    """Every training the plan asks for, in the order of tasks, methods and thresholds."""
+    """Every training the plan asks for, in the order of tasks, methods and thresholds.
+
+    Missing logs of built-in worlds are recorded, which takes minutes each.
+    """
     worlds = [make_world(name) for name in plan.tasks]
     for world in worlds:  # before anything long is begun
         for entry in plan.entries:
-            _method(entry, plan, world, world.thresholds[0])
+            try:
+                _method(entry, plan, world, world.thresholds[0])
+            except BCRLError as error:
+                raise BCRLError(f"methods.{entry.label}: {error}") from None
     files = [_log(logs, world) for world in worlds]
     found = []
     with progress("reading logs", len(worlds), "logs") as tick:
@@ -138,8 +168,6 @@ def _method(entry: Entry, plan: Plan, world: World, threshold: float) -> tuple[M
     )
     asked = entry.steps if entry.steps is not None else plan.steps
     steps = default_steps(entry.method, plan.preset, family) if asked is None else asked
-    if steps < 1:
-        raise BCRLError(f"steps is {steps}, but must be at least 1")
     return method, steps
 
 
@@ -172,17 +200,50 @@ def _log(folder: Path, world: World) -> Path:
     )
 
 
+def make_plan(
+    file: Path | None,
+    *,
+    methods: Sequence[str] = (),
+    episodes: int | None = None,
+    protocol: Protocol,
+    keep_every: int,
+    **given: Any,
+) -> Plan:
+    """A plan from a file and what is given: that wins over the file, and both over the paper's protocol.
+
+    `methods` are labels of the file, or names of methods. `given` are fields of `Plan`; None or an empty
+    list is nothing given.
+    """
+    said = {} if file is None else read_plan(file)
+    said |= {name: value for name, value in given.items() if value not in (None, ())}
+    if methods:
+        planned = {entry.label: entry for entry in said.get("entries", ())}
+        said["entries"] = tuple(planned.get(label, Entry(label, label)) for label in methods)
+    for name, option in (("entries", "--methods"), ("tasks", "--tasks")):
+        if name not in said:
+            raise BCRLError(f"nothing to do: give {option}, or --plan with it")
+    planned_episodes = said.pop("episodes", protocol.episodes)
+    protocol = dataclasses.replace(protocol, episodes=planned_episodes if episodes is None else episodes)
+    said["tasks"] = task_names(said["tasks"])
+    lists = {name: tuple(said[name]) for name in ("seeds", "thresholds") if name in said}
+    try:
+        return Plan(**{**said, **lists}, protocol=protocol, keep_every=keep_every)
+    except BCRLError as error:
+        raise BCRLError(f"{file}: {error}" if file else str(error)) from None
+
+
 def read_plan(path: Path) -> dict[str, Any]:
     """A plan: tasks, seeds, thresholds, episodes, preset, steps, and a table per method; all optional."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BCRLError(f"{path}: there is no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BCRLError(f"{path}: not TOML ({error})") from None
     kinds = {"tasks": list, "seeds": list, "thresholds": list, "episodes": int, "preset": str, "steps": int}
     for name, value in content.items():
-        if name != "methods" and not isinstance(value, kinds.get(name, ())):
+        wrong = not isinstance(value, kinds.get(name, ())) or isinstance(value, bool)
+        if name != "methods" and wrong:
             if name in kinds:
                 words = {list: 'a list, such as ["BallRun"] or [0, 10]', int: "a whole number", str: "a word"}
                 raise BCRLError(f"{path}: {name} is {value!r}, but must be {words[kinds[name]]}")
@@ -200,7 +261,9 @@ def _entry(path: Path, label: str, table: Any) -> Entry:
     where = f"{path}: methods.{label}"
     if not isinstance(table, dict) or set(table) - {"method", "options", "steps"}:
         raise BCRLError(f"{where} may have method, options and steps only")
-    options, steps = table.get("options", {}), table.get("steps")
+    options, steps, method = table.get("options", {}), table.get("steps"), table.get("method", label)
     if not isinstance(options, dict) or not (steps is None or isinstance(steps, int)):
         raise BCRLError(f"{where}: options must be a table and steps a whole number")
-    return Entry(label, str(table.get("method", label)), options, steps)
+    if not isinstance(method, str):
+        raise BCRLError(f"{where}: method is {method!r}, but must be the name of one")
+    return Entry(label, method, options, steps)

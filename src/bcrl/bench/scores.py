@@ -9,9 +9,13 @@ from bcrl.assess.results import Result
 from bcrl.assess.statistics import Kept, Summary, summarise
 from bcrl.bench.cells import Cell, Work
 from bcrl.bench.store import Store
+from bcrl.errors import BCRLError
+from bcrl.learn.registry import METHODS
 from bcrl.progress import progress
 from bcrl.worlds import WORLDS, make_world
 from bcrl.worlds.tasks import tasks
+
+Setting = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -60,22 +64,32 @@ class Score:
 
 
 def scores(store: Store, works: Iterable[Work] = ()) -> list[Score]:
-    """In the order of families, tasks and names; of each method and task the setting that `works` ask for.
+    """In the order of families, tasks and names: what `works` ask for, under the labels they give.
 
-    Of what they do not speak of, the newest.
+    Of labels and tasks that they do not name, the newest setting.
     """
-    asked = {work.reported(work.job.seeds[0])[0].setting for work in works}  # the same for all seeds
-    groups: dict[tuple[str, str, bool], list[Cell]] = {}
-    for cell in store.cells():
-        if cell.reported:
-            groups.setdefault((cell.label, cell.task, cell.policy == "best"), []).append(cell)
-    found = []
-    with progress("summing up", len(groups), "methods on tasks") as tick:
-        for cells in groups.values():
-            one = next((cell for cell in cells if cell.setting in asked), cells[-1])
-            found.append(_score(store, one, cells))
-            tick()
+    settings: dict[Setting, list[Cell]] = {}
+    newest: dict[tuple[str, str, bool], Setting] = {}
     order = [*tasks(), *WORLDS]
+    for cell in store.cells():
+        for name, known in (("task", order), ("method", METHODS)):
+            if getattr(cell, name) not in known:
+                raise BCRLError(f"{store.path}: {name} is {getattr(cell, name)!r}, which this bcrl has not")
+        if cell.reported:
+            settings.setdefault(_setting(cell), []).append(cell)
+            newest[cell.label, cell.task, cell.policy == "best"] = _setting(cell)
+    asked = {}
+    for work in works:
+        cell = work.reported(work.job.seeds[0])[0]  # the setting is the same for all seeds
+        asked[work.label, cell.task, cell.policy == "best"] = _setting(cell)
+    # A label may be new for results that are there: the column is shown once, under the new one.
+    others = {key: setting for key, setting in newest.items() if setting not in asked.values()}
+    wanted = [(key, setting) for key, setting in {**others, **asked}.items() if setting in settings]
+    found = []
+    with progress("summing up", len(wanted), "methods on tasks") as tick:
+        for (label, _, _), setting in wanted:
+            found.append(_score(store, label, settings[setting]))
+            tick()
     return sorted(found, key=lambda score: (order.index(score.task), score.label, score.best))
 
 
@@ -84,20 +98,26 @@ def results(found: Iterable[Score]) -> list[Result]:
     return [replace(row, method=score.name) for score in found for row in score.rows]
 
 
-def _score(store: Store, one: Cell, cells: list[Cell]) -> Score:
-    cells = [cell for cell in cells if cell.setting == one.setting]
-    cells.sort(key=lambda cell: (cell.seed, cell.threshold))
+def _setting(cell: Cell) -> Setting:
+    """Cells that agree in it belong into one column and line."""
+    return cell.setting, cell.task, cell.method
+
+
+def _score(store: Store, label: str, cells: list[Cell]) -> Score:
+    """The cells of one setting, put together."""
+    one = cells[-1]
+    cells = sorted(cells, key=lambda cell: (cell.seed, cell.threshold))
     at = {seed: {cell.threshold for cell in cells if cell.seed == seed} for seed in {c.seed for c in cells}}
     # While a bench is under way a seed may have fewer thresholds than another: it waits.
     ready = [cell for cell in cells if at[cell.seed] == max(at.values(), key=len)]
-    rows = {cell.key: store.rows(cell.key) for cell in ready}
+    rows = {cell.key: _rows(store, cell) for cell in ready}
     thresholds = sorted({cell.threshold for cell in ready})
     lines = [
         summarise([row for cell in ready if cell.threshold == threshold for row in rows[cell.key]])
         for threshold in thresholds
     ]
     return Score(
-        label=one.label,
+        label=label,
         method=one.method,
         best=one.policy == "best",
         task=one.task,
@@ -106,6 +126,18 @@ def _score(store: Store, one: Cell, cells: list[Cell]) -> Score:
         lines=tuple(line for (line,) in lines),
         rows=tuple(row for cell in ready for row in rows[cell.key]),
     )
+
+
+def _rows(store: Store, cell: Cell) -> list[Result]:
+    """The episodes of a cell, if they are those that it names."""
+    rows = store.rows(cell.key)
+    same = all((row.seed, row.threshold) == (cell.seed, cell.threshold) for row in rows)
+    if len(rows) != cell.episodes or not same:
+        raise BCRLError(
+            f"{store.path}: the episodes of {cell.label} on {cell.task}, seed {cell.seed}, are not those "
+            "that its cell names: the file is damaged; move it away and run the benchmark again"
+        )
+    return rows
 
 
 def _spread(values: Iterable[float]) -> tuple[float, float]:

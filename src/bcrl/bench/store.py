@@ -1,10 +1,12 @@
 """The results of a benchmark in one SQLite file. A cell is there with all its episodes, or not at all."""
 
 import contextlib
+import math
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from typing import TypeVar
 
 from bcrl.assess.results import Result, columns
 from bcrl.bench.cells import Cell
@@ -13,6 +15,7 @@ from bcrl.errors import BCRLError
 FILE = "results.sqlite"
 VERSION = 1
 _MARK = int.from_bytes(b"bcrl", "big")  # SQLite's place for saying whose file it is
+R = TypeVar("R", Cell, Result)
 _SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
 
 
@@ -71,41 +74,67 @@ class Store:
         try:
             yield
         except BaseException:
-            self.file.execute("ROLLBACK")
+            if self.file.in_transaction:  # SQLite itself rolls back when the disk is full
+                self.file.execute("ROLLBACK")
             raise
         self.file.execute("COMMIT")
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """All of them or none. A cell that is there already makes way."""
-        try:
-            with self._transaction():
-                for outcome in outcomes:
-                    key = outcome.cell.key
-                    self.file.execute("DELETE FROM episodes WHERE cell = ?", (key,))
-                    self.file.execute("DELETE FROM cells WHERE key = ?", (key,))
-                    self._insert("cells", (*astuple(outcome.cell), outcome.facts))
-                    for row in outcome.rows:
-                        self._insert("episodes", (key, *astuple(row)))
-        except sqlite3.IntegrityError as error:  # SQLite keeps no NaN
-            raise BCRLError(f"{self.path}: an episode has a number that is none ({error})") from None
+        with self._told(), self._transaction():
+            for outcome in outcomes:
+                key = outcome.cell.key
+                self.file.execute("DELETE FROM episodes WHERE cell = ?", (key,))
+                self.file.execute("DELETE FROM cells WHERE key = ?", (key,))
+                self._insert("cells", (*astuple(outcome.cell), outcome.facts))
+                for row in outcome.rows:
+                    self._insert("episodes", (key, *astuple(row)))
 
     def _insert(self, table: str, values: tuple) -> None:
         self.file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
 
     def done(self) -> set[str]:
         """The keys of all cells."""
-        return {key for (key,) in self.file.execute("SELECT key FROM cells")}
+        with self._told():
+            return {key for (key,) in self.file.execute("SELECT key FROM cells")}
 
     def cells(self) -> list[Cell]:
         """All cells, the oldest first."""
         names = ", ".join(field.name for field in fields(Cell))
-        return [Cell(*row) for row in self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid")]
+        with self._told():
+            found = self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid").fetchall()
+        return [self._record(Cell, row) for row in found]
 
     def rows(self, key: str) -> list[Result]:
         """The episodes of a cell."""
         names = ", ".join(f'"{name}"' for name in columns())
-        found = self.file.execute(f"SELECT {names} FROM episodes WHERE cell = ? ORDER BY episode", (key,))
-        return [Result(*row) for row in found]
+        with self._told():
+            found = self.file.execute(
+                f"SELECT {names} FROM episodes WHERE cell = ? ORDER BY episode", (key,)
+            ).fetchall()
+        return [self._record(Result, row) for row in found]
+
+    def _record(self, kind: type[R], row: tuple) -> R:
+        """A row of the file, whose columns hold what they should: SQLite itself takes anything."""
+        for field, value in zip(fields(kind), row, strict=True):  # type: ignore[arg-type]
+            if not isinstance(value, field.type) or (field.type is float and not math.isfinite(value)):  # type: ignore[arg-type]
+                raise BCRLError(
+                    f"{self.path}: {field.name.rstrip('_')} is {value!r}: the file is damaged; move it away "
+                    "and run the benchmark again"
+                )
+        return kind(*row)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """SQLite's errors as one line."""
+        try:
+            yield
+        except sqlite3.IntegrityError as error:  # SQLite keeps no NaN
+            raise BCRLError(f"{self.path}: an episode has a number that is none ({error})") from None
+        except (sqlite3.Error, OverflowError) as error:
+            raise BCRLError(
+                f"{self.path}: {error}; make room if the disk is full, move the file away if it is damaged"
+            ) from None
 
 
 def _columns(record: type) -> str:

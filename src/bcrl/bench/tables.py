@@ -7,7 +7,8 @@ import numpy as np
 
 from bcrl.assess.statistics import Estimate, Kept, aggregate
 from bcrl.bench.scores import Score
-from bcrl.paper.published import FAMILY_NAMES, NAMES, find
+from bcrl.learn.registry import METHODS
+from bcrl.paper.published import FAMILY_NAMES, find
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,13 @@ def beside_paper(scores: Sequence[Score]) -> Table:
 
 def _columns(scores: Sequence[Score]) -> list[str]:
     """The names of columns in the order of the alphabet, BCRL last, whichever was done first."""
-    order = {score.name: (score.method == "bcrl", score.label, score.best) for score in scores}
+    order = {score.name: (METHODS[score.method].budgets, score.label, score.best) for score in scores}
     return sorted(order, key=order.__getitem__)
 
 
 def _display(score: Score) -> str:
-    """BCRL for bcrl; a column under a name of its own keeps it."""
-    shown = NAMES.get(score.label, score.label)
+    """The method's title; a column under a name of its own keeps it."""
+    shown = METHODS[score.method].title if score.label == score.method else score.label
     return f"{shown}, best policy" if score.best else shown
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
-from bcrl.errors import BCRLError, Stopped
+from bcrl.cli.terminal import prepare_streams
+from bcrl.errors import BCRLError, Stopped, did_you_mean, printable
 
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
@@ -36,21 +37,22 @@ VERBS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `bcrl`. Mistakes of the user end in one line and exit status 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    prepare_streams()
     try:
         with _warnings_as_lines():
             _dispatch(words)
     except BCRLError as error:
-        print(f"bcrl: {error}", file=sys.stderr)
+        _complain(error)
         raise SystemExit(2) from None
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:  # no space, no permission, a folder in the place of a file
         where = error.filename2 or error.filename or "a file"
-        print(f"bcrl: {where}: {error.strerror or error}; choose another place", file=sys.stderr)
+        _complain(f"{where}: {error.strerror or error}; choose another place")
         raise SystemExit(2) from None
     except KeyboardInterrupt as stop:  # a training says where it stopped, and by which signal
-        print(f"bcrl: {stop or 'stopped'}", file=sys.stderr)
+        _complain(str(stop) or "stopped")
         raise SystemExit(stop.status if isinstance(stop, Stopped) else 130) from None
 
 
@@ -67,7 +69,9 @@ def _dispatch(words: list[str]) -> None:
     if verb is None:
         inside = [name for name in VERBS if name.split()[0] == words[0]]
         known = ", ".join(inside or VERBS)
-        raise BCRLError(f"there is no verb {' '.join(words[:2])!r}; known: {known} (see bcrl --help)")
+        asked = " ".join(words[:2] if inside else words[:1])
+        hint = did_you_mean(asked, VERBS) or did_you_mean(" ".join(words[:2]), VERBS) or ";"
+        raise BCRLError(f"there is no verb {asked!r}{hint} known: {known} (see bcrl --help)")
     from bcrl.cli.arguments import parse
 
     module = import_module(VERBS[verb][0])
@@ -77,20 +81,26 @@ def _dispatch(words: list[str]) -> None:
     parse(command, f"bcrl {verb}{getattr(default, 'help_words', '')}", rest, default).run()
 
 
+def _complain(message: object) -> None:
+    """One line on stderr. Names from files are in it, so control characters are shown as escapes."""
+    print(f"bcrl: {printable(message)}", file=sys.stderr)
+
+
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Python's warnings as lines of the program: `bcrl: ...` on stderr, without code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = lambda message, *_, **__: print(f"bcrl: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_, **__: _complain(message)
         yield
 
 
 def overview() -> str:
+    """The verbs, one line each."""
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {verb:<{width}}  {line}" for verb, (_, line) in VERBS.items())
     return (
         "usage: bcrl VERB [options]\n\n"
         "Safe offline reinforcement learning with a budget you set at run time.\n\n"
-        f"{verbs}\n\n'bcrl VERB --help' tells every option of a verb."
+        f"{verbs}\n\n'bcrl VERB --help' lists all options of a verb."
     )

@@ -1,13 +1,13 @@
 """`bcrl bench`: methods × tasks × seeds × thresholds into one store, and its tables."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tyro
 
 from bcrl.budget import Execution
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ class Command:
 
     out: Path
     """Folder for the store (results.sqlite), the runs, results.csv, table.md and table.tex."""
-    methods: str | None = None
-    """Methods with commas, such as bcrl,bc-safe."""
-    tasks: str | None = None
-    """Tasks, built-in worlds or families (bullet, safety-gym, metadrive, point, all) with commas."""
+    methods: tuple[str, ...] = ()
+    """Methods, such as bcrl,bc-safe."""
+    tasks: tuple[str, ...] = ()
+    """Tasks, built-in worlds or families (bullet, safety-gym, metadrive, point, all)."""
     logs: Path = Path("data")
     """Folder with a log for each task, TASK.hdf5, TASK.npz or DSRL's own file."""
     plan: Path | None = None
     """A TOML file with what the options here say, and options for each method; options here win."""
-    seeds: str | None = None
-    """Seeds with commas, trained as one program (default 0,10,20)."""
-    thresholds: str | None = None
-    """Episode costs to keep, with commas (default: each task's own three)."""
+    seeds: tuple[int, ...] = ()
+    """Seeds, trained as one program (default: 0,10,20)."""
+    thresholds: tuple[float, ...] = ()
+    """Episode costs to keep (default: each task's own three)."""
     episodes: int | None = None
     """Episodes per seed and threshold (default 20)."""
     preset: str | None = None
@@ -55,6 +55,8 @@ class Command:
     """Steps between the policies that --best-policy chooses from."""
     plan_only: Flag = False
     """Write the list of trainings, jobs.json, and stop: python -m bcrl.train.jobs trains them elsewhere."""
+    yes: Flag = False
+    """Record missing logs of built-in worlds without asking: 6 million steps each, which takes minutes."""
     train_only: Flag = False
     """Train and stop, for an evaluation on another machine."""
     workers: int | None = None
@@ -71,26 +73,44 @@ class Command:
     def run(self) -> None:
         from bcrl.bench.plan import works
         from bcrl.bench.store import FILE, Store, only_writer
-        from bcrl.cli.bench_table import write_tables
+        from bcrl.cli.bench_table import show_tables
+        from bcrl.cli.terminal import next_step
         from bcrl.train.jobs import FILE as JOBS
         from bcrl.train.jobs import write_jobs
 
         plan = self._plan()
+        self._ask(plan)
         with only_writer(self.out), Store(self.out / FILE) as store:
             wanted = works(plan, self.logs)
             write_jobs([work.job for work in wanted], self.out / JOBS)
             if self.plan_only:
                 print(f"trainings: {len(wanted)}, listed in {self.out / JOBS}")
-                print(f"train them with: python -m bcrl.train.jobs {self.out / JOBS} {self.logs}")
+                next_step("python", "-m", "bcrl.train.jobs", self.out / JOBS, self.logs)
                 return
             failures = self._do(wanted, store)
             if self.train_only:
                 print(f"{len(wanted) - len(failures)} of {len(wanted)} trainings done: {self.out / 'runs'}")
+                next_step("the same command without --train-only evaluates them")
             else:
-                write_tables(store, self.out, wanted)
+                show_tables(store, self.out, wanted)
             if failures:
                 more = f" (and {len(failures) - 1} more, above)" if len(failures) > 1 else ""
                 raise BCRLError(f"not all could be done: {failures[0]}{more}")
+
+    def _ask(self, plan: "Plan") -> None:
+        """Asks before minutes of recording; without a terminal nobody can answer."""
+        from bcrl.bench.plan import unrecorded
+        from bcrl.worlds.collect import STEPS
+
+        names = unrecorded(plan, self.logs)
+        if not names or self.yes:
+            return
+        what = f"{self.logs} has no log of {', '.join(names)}: recording plays {STEPS:,} steps in each"
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            if input(f"{what}. Record? [y/N] ").strip().lower() in ("y", "yes"):
+                return
+            raise BCRLError("nothing was recorded")
+        raise BCRLError(f"{what}; give --yes for that, or name the folder of the logs with --logs")
 
     def _do(self, wanted: "list[Work]", store: "Store") -> list[str]:
         from bcrl.bench.run import Pace, run_here
@@ -107,33 +127,20 @@ class Command:
         return run_on_ray(wanted, store, runs, pace, cluster)
 
     def _plan(self) -> "Plan":
-        """What is given here, then what the plan file says, then the protocol of the paper."""
         from bcrl.bench.cells import Protocol
-        from bcrl.bench.plan import Entry, Plan, read_plan, task_names
+        from bcrl.bench.plan import make_plan
 
-        said: dict[str, Any] = {} if self.plan is None else read_plan(self.plan)
-        given: dict[str, Any] = {
-            "tasks": None if self.tasks is None else self.tasks.split(","),
-            "seeds": None if self.seeds is None else numbers("seeds", self.seeds, whole=True),
-            "thresholds": None if self.thresholds is None else numbers("thresholds", self.thresholds),
-            "episodes": self.episodes,
-            "preset": self.preset,
-            "steps": self.steps,
-        }
-        said |= {name: value for name, value in given.items() if value is not None}
-        if self.methods is not None:
-            planned = {entry.label: entry for entry in said.get("entries", ())}
-            labels = self.methods.split(",")
-            said["entries"] = tuple(planned.get(label, Entry(label, label)) for label in labels)
-        for name, option in (("entries", "--methods"), ("tasks", "--tasks")):
-            if name not in said:
-                raise BCRLError(f"nothing to do: give {option}, or --plan with it")
-        protocol = Protocol(
-            episodes=said.pop("episodes", 20),
-            execution=self.execution,
-            episode_seed=self.episode_seed,
-            best=self.best_policy,
+        return make_plan(
+            self.plan,
+            methods=self.methods,
+            episodes=self.episodes,
+            protocol=Protocol(
+                execution=self.execution, episode_seed=self.episode_seed, best=self.best_policy
+            ),
+            keep_every=self.keep_every,
+            tasks=self.tasks,
+            seeds=self.seeds,
+            thresholds=self.thresholds,
+            preset=self.preset,
+            steps=self.steps,
         )
-        said["tasks"] = task_names(said["tasks"])
-        lists = {name: tuple(said[name]) for name in ("seeds", "thresholds") if name in said}
-        return Plan(**{**said, **lists}, protocol=protocol, keep_every=self.keep_every)

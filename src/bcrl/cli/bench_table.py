@@ -1,5 +1,7 @@
 """`bcrl bench table`: the tables of a benchmark from its store."""
 
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,23 +29,23 @@ class Command:
         if not (self.out / FILE).is_file():
             raise BCRLError(f"{self.out}: there is no {FILE}; bcrl bench --out {self.out} makes it")
         with Store(self.out / FILE) as store:
-            write_tables(store, self.out)
+            show_tables(store, self.out)
 
 
-def write_tables(store: "Store", out: Path, works: "Sequence[Work]" = ()) -> None:
-    """The files, and the table in the paper's form on the screen."""
-    from bcrl.assess import write_results
-    from bcrl.bench.formats import latex, markdown, markdown_table
-    from bcrl.bench.scores import results, scores
+def show_tables(store: "Store", out: Path, works: "Sequence[Work]" = ()) -> None:
+    """Writes the files, and shows the table in the paper's form and that over tasks."""
+    from bcrl.bench.formats import column_blocks, write_tables
+    from bcrl.bench.scores import scores
     from bcrl.bench.tables import over_tasks, paper_form
-    from bcrl.files import write_text
+    from bcrl.cli.terminal import next_step
 
     found = scores(store, works)
     if not found:
         raise BCRLError(f"{store.path}: has no results yet")
-    rows = results(found)
-    write_results(rows, out / "results.csv")
-    write_text(out / "table.md", markdown(found))
-    write_text(out / "table.tex", latex(found))
-    print(f"\n{markdown_table(paper_form(found))}\n\n{markdown_table(over_tasks(found))}\n")
-    print(f"{len(rows):,} episodes: {out / 'results.csv'}; tables: {out / 'table.md'}, {out / 'table.tex'}")
+    write_tables(found, out)
+    # A terminal would break wide lines; a pipe takes them.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
+    print(f"\n{column_blocks(paper_form(found), width, 1)}\n\n{column_blocks(over_tasks(found), width, 2)}\n")
+    episodes = sum(len(score.rows) for score in found)
+    print(f"{episodes:,} episodes: {out / 'results.csv'}; tables: {out / 'table.md'}, {out / 'table.tex'}")
+    next_step("bcrl", "report", out / "results.csv", "--out", out / "report.html")

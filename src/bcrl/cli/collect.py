@@ -45,6 +45,7 @@ class Command:
     """Replace the file if it exists."""
 
     def run(self) -> None:
+        from bcrl.cli.terminal import next_step
         from bcrl.worlds import make_world
 
         world = make_world(self.world, self.noise, self.python)
@@ -59,6 +60,14 @@ class Command:
             f"{dataset.episode_count:,} episodes, {len(dataset):,} transitions, "
             f"{shares} of episodes with cost ≤ {limits}: {out}"
         )
+        if self.transitions is not None and len(dataset) < self.transitions:
+            print(
+                f"fewer than the {self.transitions:,} asked for: no more steps were recorded in episodes "
+                "within the cost cap; raise --steps or --cost-cap"
+            )
+        known = {"scan": ("--family", "point", "--preset", "cpu"), "pool": ("--world", world.name)}
+        given = () if world.family == "gym" else known[world.engine]
+        next_step("bcrl", "train", "--data", out, "--out", f"runs/{out.stem}", *given)
 
     def _built_in(self) -> "Dataset":
         from bcrl.worlds import built_in_world
@@ -90,23 +99,18 @@ class Command:
         from bcrl.cli.out import check_file
         from bcrl.data import FORMATS
 
-        check_recording(world, world.horizon if self.transitions is None else self.transitions, self.seed)
+        if self.transitions is not None and self.transitions < world.horizon:
+            raise BCRLError(
+                f"--transitions {self.transitions} is less than one episode of {world.name}; "
+                f"give {world.horizon} or more"
+            )
+        if self.seed < 0:
+            raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
         for name in ("steps", "workers"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BCRLError(f"--{name} {value}, but must be at least 1")
         check_file(out, FORMATS, self.overwrite)
-
-
-def check_recording(world: "World", transitions: int, seed: int) -> None:
-    """Refuses what no log can be recorded with; the demo records one too."""
-    if transitions < world.horizon:
-        raise BCRLError(
-            f"--transitions {transitions} is less than one episode of {world.name}; "
-            f"give {world.horizon} or more"
-        )
-    if seed < 0:
-        raise BCRLError(f"--seed {seed} is negative; give 0 or more")
 
 
 def _partial(out: Path) -> Path:

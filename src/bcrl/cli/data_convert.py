@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from bcrl.cli.out import check_log
+from bcrl.cli.terminal import next_step
 from bcrl.data import load_data, save_data
 
 
@@ -32,3 +33,4 @@ class Command:
         data = load_data(self.log, cost_key=self.cost_key, consecutive=consecutive)
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
+        next_step("bcrl", "data", "info", self.out)

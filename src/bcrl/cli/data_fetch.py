@@ -1,12 +1,12 @@
 """`bcrl data fetch TASK`."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from bcrl.cli.terminal import next_step
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Command:
     out: Path = Path("data")
     """Folder for the files."""
     endpoint: str = ""
-    """The https address of a mirror of the hub [HF_ENDPOINT, else https://huggingface.co]."""
+    """The https address of a mirror of the hub (default: the variable HF_ENDPOINT, else https://huggingface.co)."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace a file of the same name that does not match."""
 
@@ -46,7 +46,8 @@ class Command:
             print(f"{task.name}: {file.path} ({file.size / 1e6:,.1f} MB, {STATES[file.state]})")
             if task.caveat:
                 print(f"  {task.caveat}")
-        print(f"next: {_next_command(tasks[0], files[0].path)}")
+        first = tasks[0].name
+        next_step(*("bcrl", "train", "--data", files[0].path, "--out", f"runs/{first}", "--world", first))
 
     def _chosen(self) -> list["Task"]:
         from bcrl.worlds.tasks import find_task, tasks
@@ -56,10 +57,3 @@ class Command:
         if any(name.lower() == "all" for name in self.tasks):
             return list(tasks().values())
         return list({task.name: task for task in map(find_task, self.tasks)}.values())
-
-
-def _next_command(task: "Task", path: Path) -> str:
-    """A training command with the paper's options for the task."""
-    options = {"family": task.family} | {k.replace("_", "-"): v for k, v in task.overrides.items()}
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return shlex.join(["bcrl", "train", "--data", str(path), "--out", f"runs/{task.name}", *words])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.cli.out import check_log
+from bcrl.cli.terminal import next_step
 from bcrl.data import load_data, save_data
 from bcrl.errors import BCRLError
 
@@ -35,7 +35,7 @@ class Command:
     """Thin: number of cells over the range of costs [DSRL's: 10]."""
     return_cells: int | None = None
     """Thin: number of cells over the range of returns [DSRL's: 50]."""
-    inpaint: Annotated[tuple[str, ...], tyro.conf.arg(metavar="C0,C1,R0,R1")] = ()
+    inpaint: Annotated[tuple[float, ...], tyro.conf.arg(metavar="C0,C1,R0,R1")] = ()
     """Drop episodes with cost and return in a box, such as 0.25,0.5,0.5,1: fractions of their ranges."""
     drop_best_safe: float | None = None
     """Drop episodes within --threshold whose return is less than this below the best of them."""
@@ -87,6 +87,7 @@ class Command:
             )
         save_data(data, self.out)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
+        next_step("bcrl", "data", "info", self.out)
 
     def _grid(self) -> "Grid | None":
         """The grid for thinning, or None if no option of it was given."""
@@ -99,15 +100,14 @@ class Command:
     def _boxes(self) -> list["Box"]:
         from bcrl.data.preprocess import Box
 
-        boxes = []
-        for text in self.inpaint:
-            fractions = numbers("inpaint", text)
-            if len(fractions) != 4:
-                raise BCRLError(
-                    f"--inpaint {text} is {len(fractions)} numbers; give four: cost from, to, return from, to"
-                )
-            boxes.append(Box(*fractions))
-        return boxes
+        given = self.inpaint
+        if len(given) % 4:
+            said = ",".join(f"{number:g}" for number in given)
+            raise BCRLError(
+                f"--inpaint {said} is {len(given)} numbers; give four for each box: cost from, to, "
+                "return from, to"
+            )
+        return [Box(*given[i : i + 4]) for i in range(0, len(given), 4)]
 
 
 def _report(step: str, before: "Dataset", after: "Dataset") -> "Dataset":

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import tyro
 
+from bcrl.cli.terminal import next_step, print_table
 from bcrl.data import Dataset, density_picture, load_data, summarise
+from bcrl.errors import printable
 
 
 @dataclass
@@ -27,28 +29,28 @@ class Command:
             print(json.dumps(facts, indent=2, allow_nan=False))
         else:
             _show(dataset, facts)
+            next_step("bcrl", "train", "--data", self.file, "--out", f"runs/{self.file.stem}")
 
 
 def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    width = max(80, min(Console().width, 100))  # a narrower table would lose digits
+    width = max(80, min(Console().width, 100))
     console = Console(width=width, highlight=False)
     plain = not console.encoding.lower().startswith("utf")
 
     def say(text: str = "", style: str = "") -> None:
-        # Text, because brackets in a file name are not markup. What the terminal cannot show is escaped.
-        shown = text.encode(console.encoding, "backslashreplace").decode(console.encoding)
-        console.print(Text(shown, style=style), soft_wrap=True)
+        # Text, because brackets in a file name are not markup.
+        console.print(Text(text, style=style), soft_wrap=True)
 
-    say(facts["file"], "bold")
+    say(printable(facts["file"]), "bold")
     for label, value in _heading(facts):
         say(f"  {label:<12}{value}")
     for line in dataset.transitions.faults() or ["next_observations match the next rows"]:
         for part in textwrap.wrap(line, width - 4):
             say(f"  {part}")
-    console.print(_table(facts, plain))
+    print_table(_table(facts, plain))
     for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
         within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())
         say(f"  episodes with {kind} {'<=' if plain else '≤'}   {within}")

@@ -7,8 +7,6 @@ from typing import Annotated
 import tyro
 
 from bcrl.budget import Execution
-from bcrl.cli.arguments import numbers
-from bcrl.errors import BCRLError
 
 
 @dataclass
@@ -19,8 +17,8 @@ class Command:
     """A policy file, or the folder of a run (every seed in it is evaluated)."""
     world: str
     """A built-in world (point-circle, point-run, point-goal), a DSRL task (see bcrl worlds), or gym:ID."""
-    thresholds: str | None = None
-    """Episode costs to keep, with commas, such as 10,20,40 (default: what a policy was trained for, if it was
+    thresholds: tuple[float, ...] | None = None
+    """Episode costs to keep, such as 10,20,40 (default: what a policy was trained for, if it was
     for one; else the world's own)."""
     episodes: int = 20
     """Episodes per seed and threshold."""
@@ -40,55 +38,36 @@ class Command:
     """File for one row per episode, results.csv."""
 
     def run(self) -> None:
-        from rich.console import Console
-
         from bcrl.assess import evaluate
         from bcrl.assess.evaluation import trained_for
-        from bcrl.assess.tables import summary_table
+        from bcrl.cli.out import check_writable
+        from bcrl.cli.terminal import next_step, print_summary
         from bcrl.policy import load_learned
+        from bcrl.train.folder import policy_files
         from bcrl.worlds import make_world
 
         world = make_world(self.world, self.noise, self.python)
-        if self.out is not None and self.out.is_dir():
-            raise BCRLError(
-                f"--out {self.out} is a folder; name a file in it, such as {self.out / 'results.csv'}"
-            )
-        if self.out is not None:  # what cannot be written is to fail before the work, not after it
-            self.out.parent.mkdir(parents=True, exist_ok=True)
+        if self.out is not None:
+            check_writable(self.out)
         policies = [load_learned(path) for path in policy_files(self.policies)]
-        thresholds = None if self.thresholds is None else numbers("thresholds", self.thresholds)
         results = evaluate(
             policies,
             world,
-            thresholds,
+            self.thresholds,
             episodes=self.episodes,
             execution=self.execution,
             prune=self.prune,
             seed=self.seed,
             workers=self.workers,
         )
-        if self.out is not None:
-            results.save(self.out)
         title = f"{self.policies} in {world.name}, execution {self.execution}"
-        # A narrower table would lose digits: the terminal may wrap it.
-        Console(width=max(Console().width, 100)).print(summary_table(results.summary(), title))
+        print_summary(results.summary(), title)  # before what may fail
         own = trained_for(policies)
-        if own and thresholds not in (None, own):
+        if own and self.thresholds not in (None, own):
             print(f"trained for a threshold of {own[0]:g} alone: it acts the same at others")
         if world.caveat:
             print(f"{world.name}: {world.caveat}")
         if self.out is not None:
+            results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
-
-
-def policy_files(place: Path) -> list[Path]:
-    """The policy files a path stands for."""
-    if place.is_file():
-        return [place]
-    found = sorted(place.glob("policy*.bcrl"))
-    if not found:
-        what = (
-            "no policy in this folder (is the run finished?)" if place.is_dir() else "no such file or folder"
-        )
-        raise BCRLError(f"{place}: {what}")
-    return found
+            next_step("bcrl", "report", self.out, "--out", self.out.with_suffix(".html"))

@@ -6,23 +6,34 @@ from pathlib import Path
 
 from bcrl.data import FORMATS, is_minari, place_of
 from bcrl.errors import BCRLError
+from bcrl.files import temporary_name
 
 
 def check_file(out: Path, suffixes: Iterable[str], overwrite: bool) -> None:
     """Refuses what could only fail after the work is done, and what would be lost."""
     if out.suffix.lower() not in suffixes:
         raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
+    if os.path.exists(out) and not os.path.isdir(out) and not overwrite:
+        raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
+    check_writable(out)
+
+
+def check_writable(out: Path) -> None:
+    """Refuses a file that cannot be written, by writing one beside it."""
     if os.path.isdir(out):
         raise BCRLError(f"--out {out} is a folder; name a file in it")
-    if os.path.exists(out) and not overwrite:
-        raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        writable = os.access(out.parent, os.W_OK | os.X_OK)
-    except OSError:
-        writable = False
-    if not writable:
-        raise BCRLError(f"--out {out}: the folder {out.parent} cannot be written; choose another place")
+        trial = temporary_name(out)
+        try:
+            trial.write_bytes(bytes(4096))  # a full disk takes the name of a file, but not its content
+        finally:
+            trial.unlink(missing_ok=True)
+    except OSError as error:
+        raise BCRLError(
+            f"--out {out}: the folder {out.parent} cannot be written ({error.strerror or error}); "
+            "choose another place"
+        ) from None
 
 
 def check_log(out: Path, overwrite: bool) -> None:

@@ -6,7 +6,6 @@ from typing import Literal
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError, need
 
 
@@ -18,7 +17,7 @@ class Command:
     """`synthetic`: return and cost of BCRL, the CMDP optimum and no constraint on a noisy grid."""
     map: str = "corridor"
     """The name of a grid-world layout, or a text file."""
-    budgets: str = "0.2,1"
+    budgets: tuple[float, ...] = (0.2, 1.0)
     """The budgets on the discounted cost, one column of the figure each."""
     points: int = 26
     """Number of values of p, from 0.5 to 1."""
@@ -36,7 +35,6 @@ class Command:
             raise BCRLError(f"--out must end in .png, not {self.out.name!r}")
         if self.points < 2:
             raise BCRLError(f"--points must be at least 2, not {self.points}")
-        budgets = numbers("budgets", self.budgets)
-        found = synthetic.points(self.map, budgets, np.linspace(0.5, 1.0, self.points).tolist())
+        found = synthetic.points(self.map, self.budgets, np.linspace(0.5, 1.0, self.points).tolist())
         for path in synthetic.write(found, self.out):
             print(path)

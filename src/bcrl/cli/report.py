@@ -46,12 +46,12 @@ class Command:
 
     def run(self) -> None:
         from bcrl.assess.results import read_columns, read_results
-        from bcrl.cli.evaluate import policy_files
         from bcrl.data import load_data
         from bcrl.files import write_text
         from bcrl.policy import load_learned
         from bcrl.report import draw, report_page, save_figure
         from bcrl.report.figure import matplotlib
+        from bcrl.train.folder import policy_files
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise BCRLError(f"--out {self.out} is a page: name it .html (for a picture alone: --figure)")

@@ -45,11 +45,11 @@ class Command:
     def run(self) -> None:
         from rich.console import Console
 
-        from bcrl.cli.evaluate import policy_files
         from bcrl.cli.out import check_file
         from bcrl.policy import load_learned
         from bcrl.ship import load_scenarios
         from bcrl.ship.evaluate import evaluate_ships, table_lines
+        from bcrl.train.folder import policy_files
 
         if self.out is not None:
             check_file(self.out, (".csv",), overwrite=True)

@@ -106,10 +106,10 @@ def sail_all(
     """What each policy does in these scenarios at each budget, and a sentence about what it was allowed."""
     import numpy as np
 
-    from bcrl.cli.evaluate import policy_files
     from bcrl.policy import load_learned
     from bcrl.ship.rollout import sail
     from bcrl.ship.simulator import make_ship_world
+    from bcrl.train.folder import policy_files
 
     shares = np.array(numbers("budgets", budgets))
     if not np.isfinite(shares).all() or shares.min() < 0 or len(set(shares)) < len(shares):

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.cli.out import check_file
 from bcrl.errors import BCRLError
 
@@ -18,7 +17,7 @@ class Command:
 
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="gridworld|FILE.npz")]
     """`gridworld`, or a model saved by bcrl.cmdp.CMDP.save."""
-    budget: str
+    budget: tuple[float, ...]
     """Budget δ on the discounted cost from the start; with several costs one number each, such as 1,0.5."""
     map: str = "corridor"
     """Grid world: the name of a layout (a wrong name lists them) or a text file."""
@@ -42,6 +41,7 @@ class Command:
     def run(self) -> None:
         import numpy as np
         from rich.console import Console
+        from rich.markup import escape
 
         from bcrl.cmdp import CMDP, GridWorld, least_cost
 
@@ -54,12 +54,12 @@ class Command:
             world, model, name = None, CMDP.load(self.model), self.model
         else:
             raise BCRLError(f"{self.model!r} is neither 'gridworld' nor an .npz file")
-        budget = model.budget_vector(numbers("budget", self.budget))
+        budget = model.budget_vector(self.budget)
         if self.save is not None:
             model.save(self.save)
         console = Console(highlight=False)
         console.print(
-            f"{name}: {model.states} states, {model.actions} actions, "
+            f"{escape(name)}: {model.states} states, {model.actions} actions, "
             f"{len(model.costs)} cost{'s' * (len(model.costs) > 1)}, γ = {model.gamma:g}",
             soft_wrap=True,
         )
@@ -81,6 +81,7 @@ class Command:
 
     def _table(self, console, model, budget):
         """Prints return and cost of each method; returns the budgeted policy and its discounted visits."""
+        from rich.markup import escape
         from rich.table import Table
 
         from bcrl.cmdp import Column, joint_least_cost, optimum, plan, show, simulate, unconstrained
@@ -106,7 +107,7 @@ class Command:
             add("CMDP optimum", best.value, best.cost)
         except BCRLError as error:
             feasible = False
-            console.print(f"[bold red]{error}[/]; BCRL takes least-cost actions", soft_wrap=True)
+            console.print(f"[bold red]{escape(str(error))}[/]; BCRL takes least-cost actions", soft_wrap=True)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             policy = plan(model, budget, mode=self.mode, bins=self.bins, shield=self.shield)
@@ -124,7 +125,7 @@ class Command:
         console.print(f"budget {show(budget)}")
         console.print(table)
         for line in dict.fromkeys(str(one.message) for one in said):
-            console.print(f"[yellow]note:[/] {line}", soft_wrap=True)
+            console.print(f"[yellow]note:[/] {escape(line)}", soft_wrap=True)
         return policy, visits
 
 

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from bcrl.cli.arguments import numbers
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, did_you_mean
 from bcrl.learn.registry import (
     FAMILIES,
     METHODS,
@@ -33,6 +32,8 @@ class Command(Generic[Options]):
     method has its own: bcrl train --method caps --help.
     """
 
+    # ---- what to train, and on what ----
+
     data: Path
     """The log: HDF5 in DSRL's layout, NPZ or Minari."""
     out: Path
@@ -46,10 +47,13 @@ class Command(Generic[Options]):
     """Kind of task, for the paper's hyperparameters."""
     world: str | None = None
     """The world the log is from, such as BallRun: its family, and what the published code sets for it."""
-    seeds: str = "0"
-    """Seeds with commas, such as 0,10,20."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds, such as 0,10,20, trained as one program."""
     steps: int = 100_000
     """Gradient steps (of each phase)."""
+
+    # ---- the run ----
+
     resume: bool = False
     """Go on with the run in --out, to the same result as without the stop. Its settings need not be given
     again; a finished run can be given more --steps."""
@@ -70,15 +74,15 @@ class Command(Generic[Options]):
         return "" if self.method == "bcrl" else f" --method {self.method}"
 
     def run(self) -> None:
+        from bcrl.cli.terminal import next_step
         from bcrl.data import load_data
         from bcrl.policy import load_learned
         from bcrl.train.run import fit
 
-        seeds = tuple(int(x) for x in numbers("seeds", self.seeds, whole=True))
         run = fit(
             load_data(self.data),
             self.options,  # type: ignore[arg-type]
-            seeds=seeds,
+            seeds=self.seeds,
             steps=self.steps,
             out=self.out,
             resume=self.resume,
@@ -90,6 +94,7 @@ class Command(Generic[Options]):
         )
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
+        next_step("bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv")
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
@@ -138,7 +143,7 @@ def _command_of_run(folder: Path) -> tuple[Any, Any]:
         out=folder,
         options=method,
         method=method.name,
-        seeds=",".join(map(str, config["seeds"])),
+        seeds=tuple(config["seeds"]),
         steps=config["spec"].get("steps", 100_000),
         **pace,
     )
@@ -174,7 +179,8 @@ def _choice(words: Sequence[str], name: str, known: dict[str, Any], default: str
     given = _given(words, name)
     value = default if given is None else given
     if value not in known:
-        raise BCRLError(f"--{name} {value} is not known; known: {', '.join(known)}")
+        hint = did_you_mean(value, known)
+        raise BCRLError(f"--{name} {value} is not known{hint or ';'} known: {', '.join(known)}")
     return value
 
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from bcrl.errors import BCRLError, brief
 
-LARGEST = 1e300
+LARGEST = 1e300  # a file can hold whole numbers that are no float
 MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory is taken
 
 

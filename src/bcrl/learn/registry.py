@@ -6,11 +6,10 @@ gives wins over every default here.
 
 import dataclasses
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Literal
 
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief, did_you_mean
 from bcrl.learn.protocol import Method
 
 Preset = Literal["paper", "cpu"]
@@ -140,9 +139,8 @@ def find_method(name: str) -> Record:
     """The record of a method; an unknown name is answered with the nearest."""
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    close = get_close_matches(str(name), METHODS, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise BCRLError(f"there is no method {brief(name)}; {hint}known: {', '.join(METHODS)}")
+    hint = did_you_mean(str(name), METHODS)
+    raise BCRLError(f"there is no method {brief(name)}{hint or ';'} known: {', '.join(METHODS)}")
 
 
 def make_method(

@@ -1,13 +1,13 @@
 """Results sorted into curves: what is drawn in one colour and gets one table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from bcrl.assess.results import Result
 from bcrl.assess.statistics import Summary, summarise
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, printable
 
 # Results that agree in all of these are episodes of the same thing; the label names those that differ.
 KINDS = ("method", "tracking", "criterion", "execution", "world", "data")
@@ -62,9 +62,15 @@ def curves(results: Sequence[Result]) -> list[Curve]:
     differ = [len(set(values)) > 1 for values in zip(*groups, strict=True)]
     differ[0] = True  # a curve is known by its method in any case
     return [
-        _curve(", ".join(word for word, shown in zip(kind, differ, strict=True) if shown and word), rows)
+        _curve(_label(word for word, shown in zip(kind, differ, strict=True) if shown and word), rows)
         for kind, rows in groups.items()
     ]
+
+
+def _label(words: Iterable[str]) -> str:
+    """A name for legends, from which matplotlib leaves out those that begin with an underscore."""
+    text = printable(", ".join(words))
+    return f" {text}" if text.startswith("_") else text
 
 
 def earned_by(lines: Sequence[Curve]) -> str:

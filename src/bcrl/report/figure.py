@@ -93,6 +93,7 @@ def style(theme: Theme) -> AbstractContextManager[None]:
             "ytick.color": theme.muted,
             "xtick.labelcolor": theme.ink,
             "ytick.labelcolor": theme.ink,
+            "text.parse_math": False,  # a name with $ is no formula
             "svg.hashsalt": "bcrl",  # the same picture is the same file
             "svg.fonttype": "none",  # letters stay letters: they can be read aloud, searched and copied
         }

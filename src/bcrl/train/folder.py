@@ -169,6 +169,19 @@ def read_metrics(folder: Path) -> list[dict[str, float]]:
     return _read_metrics(folder / METRICS)[1] if (folder / METRICS).exists() else []
 
 
+def policy_files(place: Path) -> list[Path]:
+    """The policy file at a path, or those of the run in that folder, one for each seed."""
+    if place.is_file():
+        return [place]
+    found = sorted(place.glob("policy*.bcrl"))
+    if not found:
+        what = (
+            "no policy in this folder (is the run finished?)" if place.is_dir() else "no such file or folder"
+        )
+        raise BCRLError(f"{place}: {what}")
+    return found
+
+
 def clear_run(folder: Path) -> None:
     """Removes what a run wrote into its folder, and nothing else; the config last, since it marks a run."""
     if not folder.is_dir():

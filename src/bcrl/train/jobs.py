@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.data import Dataset, load_data
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, printable
 from bcrl.files import write_text
 from bcrl.learn.protocol import Method
 from bcrl.learn.registry import find_method
+from bcrl.train.folder import CONFIG, read_config
 from bcrl.train.run import fit
 
 FILE = "jobs.json"
@@ -74,8 +76,8 @@ def policy_file(job: Job, runs: Path, seed: int) -> Path | None:
 
 def kept_policies(policy: Path) -> dict[int, Path]:
     """The policies of the way to this one, by step."""
-    found = {int(file.parent.name): file for file in policy.parent.glob(f"steps/[0-9]*/{policy.name}")}
-    return dict(sorted(found.items()))
+    found = [file for file in policy.parent.glob(f"steps/*/{policy.name}") if file.parent.name.isdecimal()]
+    return dict(sorted((int(file.parent.name), file) for file in found))
 
 
 def untrained(job: Job, runs: Path) -> list[tuple[int, ...]]:
@@ -83,11 +85,27 @@ def untrained(job: Job, runs: Path) -> list[tuple[int, ...]]:
     missing = [seed for seed in job.seeds if policy_file(job, runs, seed) is None]
     groups = []
     for folder in sorted((runs / job.folder).glob("seeds-*")):
-        seeds = tuple(int(word) for word in folder.name.split("-")[1:])
+        seeds = _seeds_in(folder)
         if set(seeds) & set(missing):
             groups.append(seeds)
             missing = [seed for seed in missing if seed not in seeds]
     return groups + ([tuple(missing)] if missing else [])
+
+
+def seeds_folder(seeds: Sequence[int]) -> str:
+    """The name of the folder for seeds that are trained together: the seeds, or their digest if many."""
+    name = "-".join(["seeds", *map(str, seeds)])
+    return name if len(name) <= 100 else f"seeds-sha256-{digest(list(seeds))[:16]}"
+
+
+def _seeds_in(folder: Path) -> tuple[int, ...]:
+    """The seeds of a folder that `seeds_folder` has named; none where its training has not begun."""
+    if re.fullmatch(r"seeds(-\d+)+", folder.name):
+        return tuple(int(word) for word in folder.name.split("-")[1:])
+    if not (folder / CONFIG).is_file():
+        return ()
+    seeds = tuple(read_config(folder)["seeds"])
+    return seeds if folder.name == seeds_folder(seeds) else ()
 
 
 def train(
@@ -108,7 +126,7 @@ def train(
             job.make(),
             seeds=seeds,
             steps=job.steps,
-            out=runs / job.folder / "-".join(["seeds", *map(str, seeds)]),
+            out=runs / job.folder / seeds_folder(seeds),
             resume=True,
             log_every=min(log_every, job.keep_every or log_every),
             checkpoint_every=checkpoint_every,
@@ -144,12 +162,37 @@ def read_jobs(path: Path) -> list[Job]:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != "bcrl-jobs" or content["version"] != 1:
             raise BCRLError(f"{path}: not a list of jobs that this bcrl can read; plan again")
-        jobs = [Job(**{**row, "seeds": tuple(row["seeds"])}) for row in content["jobs"]]
-        for job in jobs:
-            job.make()
-    except (ValueError, KeyError, TypeError) as error:
+        return [_job(row, f"{path}: jobs[{number}]") for number, row in enumerate(content["jobs"])]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BCRLError(f"{path}: damaged ({error!r}); write it again with bcrl bench --plan-only") from None
-    return jobs
+
+
+def _job(row: dict[str, Any], where: str) -> Job:
+    """One job of a list. Its names become paths, so they must be plain names."""
+    job = Job(**{**row, "seeds": tuple(row["seeds"])})
+    names = (job.task, *([job.data_file] if job.data_file != "" else []))
+    checks = {
+        "task or data_file": all(isinstance(n, str) and re.fullmatch(r"\w[\w.:+-]*", n) for n in names),
+        "options": isinstance(job.options, dict),
+        "steps": is_whole(job.steps, 1, 2**31),
+        "keep_every": is_whole(job.keep_every, 0, 2**31),
+        "seeds": bool(job.seeds) and all(is_whole(seed, 0, 2**32) for seed in job.seeds),
+        "data_sha256": isinstance(job.data_sha256, str),
+    }
+    for name, right in checks.items():
+        if not right:
+            value = {field: row.get(field) for field in name.split(" or ")}
+            raise BCRLError(f"{where}: {value} cannot be; write the list again with bcrl bench --plan-only")
+    try:
+        job.make()
+    except BCRLError as error:
+        raise BCRLError(f"{where}: {error}") from None
+    return job
+
+
+def is_whole(value: object, least: int, below: int) -> bool:
+    """Whether a value is a whole number in a range."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < below
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -165,7 +208,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         jobs = read_jobs(words.jobs)
     except BCRLError as error:
-        print(f"bcrl.train.jobs: {error}", file=sys.stderr)
+        print(f"bcrl.train.jobs: {printable(error)}", file=sys.stderr)
         raise SystemExit(2) from None
     for number, job in enumerate(jobs, start=1):
         seeds = ", ".join(map(str, job.seeds))
@@ -179,7 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             train(job, log, words.jobs.parent / RUNS, checkpoint_every=words.checkpoint_every)
         except (BCRLError, OSError) as error:  # the others can still be trained
             failed += 1
-            print(f"bcrl.train.jobs: {job.task}, {job.method}: {error}", file=sys.stderr, flush=True)
+            print(
+                f"bcrl.train.jobs: {job.task}, {job.method}: {printable(error)}", file=sys.stderr, flush=True
+            )
     if failed:
         print(f"bcrl.train.jobs: {failed} of {len(jobs)} jobs failed", file=sys.stderr)
         raise SystemExit(2)

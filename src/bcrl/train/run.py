@@ -318,7 +318,26 @@ def _with_cost_critics(state: Any, donor: Policy, seeds: int) -> Any:
     )
 
 
+_CRITICS = {
+    "r": (("reward/critic_loss", "reward/value"), ("critic/loss", "critic/value")),
+    "c": (("cost/critic_loss", "cost/value"), ("cost/loss", "cost/value")),
+}
+
+
 def _headline(metrics: dict[str, Any]) -> str:
-    """The most telling loss for the progress bar."""
-    name = next((n for n in ("policy/loss", "loss") if n in metrics), next(iter(metrics)))
-    return f"{name} {float(metrics[name].mean()):.3g}"
+    """What falls or stays while training goes well, for the progress bar.
+
+    The root mean square TD errors of the reward and cost critics, as shares of the mean values. The losses
+    themselves rise with the values. A method without critics shows the loss of its policy.
+    """
+    mean = {name: float(np.mean(values)) for name, values in metrics.items()}
+    shares = [
+        f"{part} {100 * min(mean[loss] ** 0.5 / max(abs(mean[value]), 1e-9), 9.99):.2g} %"
+        for part, pairs in _CRITICS.items()
+        for loss, value in pairs
+        if loss in mean and value in mean
+    ]
+    if shares:
+        return f"TD error: {', '.join(shares)}"
+    name = next((n for n in ("policy/loss", "loss") if n in mean), next(iter(mean)))
+    return f"{name} {mean[name]:.3g}"

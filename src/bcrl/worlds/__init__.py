@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, did_you_mean
 from bcrl.worlds.base import JaxWorld
 from bcrl.worlds.point_circle import PointCircle
 from bcrl.worlds.point_goal import PointGoal
@@ -40,13 +40,15 @@ def make_world(name: str, noise: float = 0.0, python: str | None = None) -> Worl
     try:
         return find_task(name)
     except BCRLError as error:
-        raise BCRLError(f"{error}; built in are {', '.join(WORLDS)}") from None
+        hint = did_you_mean(name, WORLDS)
+        said = f"there is no world {name!r}{hint}" if hint else str(error)
+        raise BCRLError(f"{said}; built in are {', '.join(WORLDS)}") from None
 
 
 def built_in_world(name: str, noise: float = 0.0) -> JaxWorld:
     """The built-in world of this name."""
     if name not in _BUILT_IN:
-        raise BCRLError(f"there is no world {name!r}; known: {', '.join(WORLDS)}")
+        raise BCRLError(f"there is no world {name!r}{did_you_mean(name, WORLDS)}; known: {', '.join(WORLDS)}")
     if not 0.0 <= noise < float("inf"):
         raise BCRLError(f"noise is {noise}; it is a standard deviation, so give 0 or more")
     return _BUILT_IN[name](noise=float(noise))

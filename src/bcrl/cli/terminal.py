@@ -1,0 +1,71 @@
+"""What is printed: tables that lose no digit, and text that every terminal can show."""
+
+import codecs
+import shlex
+import sys
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from bcrl.assess.statistics import Summary
+
+_PLAIN = {
+    "–": "-", "−": "-", "—": "-", "±": "+/-", "×": "x", "·": "*", "≤": "<=", "≥": ">=", "…": "...",
+    "²": "2", "³": "3", "∞": "inf", "→": "->", "↑": "^", "↓": "v", "★": "*", "†": "+", "’": "'", "′": "'",
+    "\N{NO-BREAK SPACE}": " ",
+}  # fmt: skip
+
+
+def prepare_streams() -> None:
+    """Lets a terminal or pipe without UTF-8 show `<=` for ≤ and `tau` for τ instead of failing."""
+    codecs.register_error("bcrl", _replace)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="bcrl")  # type: ignore[union-attr]
+
+
+def print_table(*tables: "Table") -> None:
+    """Prints the first of these forms of a table that fits the width, or the last as wide as it must be.
+
+    rich would cut digits to make it fit.
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    widths = [Console(width=10_000).measure(table).maximum for table in tables]
+    table, needed = next(
+        ((table, width) for table, width in zip(tables, widths, strict=True) if width <= console.width),
+        (tables[-1], widths[-1]),
+    )
+    console.width = max(console.width, needed)
+    console.print(table)
+
+
+def print_summary(summaries: "Sequence[Summary]", title: str) -> None:
+    """Prints what `summary_table` shows, in the form that fits."""
+    from bcrl.assess.tables import summary_table
+
+    print_table(*(summary_table(summaries, title, narrow=narrow) for narrow in (False, True)))
+
+
+def next_step(*words: object) -> None:
+    """Says what to do next: a command, or a sentence if it is one string."""
+    print(f"next: {words[0] if len(words) == 1 else shlex.join(map(str, words))}")
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(map(_plain, error.object[error.start : error.end])), error.end
+
+
+def _plain(character: str) -> str:
+    name = unicodedata.name(character, "")
+    if name.startswith("GREEK"):
+        return name.split()[-1].lower()
+    if name.startswith("BOX DRAWINGS"):
+        return "|" if "VERTICAL" in name else "-"
+    return _PLAIN.get(character) or character.encode("unicode_escape").decode()
