@@ -138,7 +138,7 @@ def certify(
     array = _checked(costs, bound, abort_at)
     alpha = 1 - confidence
     count, mean = len(array), float(array.mean())
-    minimum = math.ceil(math.log(alpha) / math.log1p(-threshold / bound))
+    minimum = math.ceil(math.log(alpha) / math.log1p(-threshold / bound) - 1e-9)  # 2, not 2.0000001
     wealth = log_wealth(_gains(array, threshold, bound))
     above = log_wealth((array - threshold) / threshold)  # the same test for B - C: its mean is below B - κ
     p_value, p_above = (math.exp(-max(0.0, float(path.max()))) for path in (wealth, above))
@@ -182,10 +182,13 @@ def certify_sequence(
     is the same for all tests.
     """
     tests = len(costs)
-    told = (_for_each(name, value, tests) for name, value in
-            (("thresholds", thresholds), ("abort_at", abort_at), ("largest", largest)))  # fmt: skip
+    each = (
+        _for_each("thresholds", thresholds, tests),
+        _for_each("abort_at", abort_at, tests),
+        _for_each("largest", largest, tests),
+    )
     found: list[Certificate] = []
-    for index, (episodes, threshold, stop, bound) in enumerate(zip(costs, *told, strict=True)):
+    for index, (episodes, threshold, stop, bound) in enumerate(zip(costs, *each, strict=True)):
         if threshold is None:
             raise BCRLError("thresholds is None, but must be numbers")
         try:
@@ -226,14 +229,14 @@ def cost_fault(cost: float, bound: float, abort_at: float | None) -> str | None:
         return None
     if bound == abort_at:
         return (
-            f"cost is {cost:.10g}, above abort_at {bound:g}: if the last step of a stopped episode can exceed it, "
-            "give largest too, abort_at plus the largest cost of a step"
+            f"cost is {cost:.10g}, above abort_at {bound:g}: if the last step before a stop can exceed it, give "
+            "largest too, abort_at plus the largest cost of a step"
         )
     return f"cost is {cost:.10g}, above largest {bound:g}: give a cost that no episode can exceed"
 
 
 def log_wealth(gains: np.ndarray) -> np.ndarray:
-    """ln K_n after each episode: the mean over bets c of the products of 1 + c·gain, with gains from -1 up."""
+    """ln K_n after each episode. K_n is the mean over bets c of the products of 1 + c·gain; gains >= -1."""
     products = np.zeros(len(BETS))
     paths = []
     for start in range(0, len(gains), _BLOCK):
