@@ -25,6 +25,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -96,8 +97,8 @@ class Certificate:
             return "Not tested: a test before it was not certified."
         if self.verdict is Verdict.NO and self.certified_at is not None:
             return (
-                f"No: the first {self.certified_at:,} episodes say that the mean cost is below {threshold}, "
-                f"all {self.episodes:,} that it is above, each with {level}. The costs have changed."
+                f"No: the episodes up to {self.certified_at:,} say that the mean cost is below {threshold}, "
+                f"others that it is above, each with {level}. The costs have changed."
             )
         alpha = 1 - self.confidence
         if self.verdict is Verdict.NO and self.p_value_above is not None and self.p_value_above <= alpha:
@@ -182,19 +183,24 @@ def certify_sequence(
     is the same for all tests.
     """
     tests = len(costs)
-    each = (
-        _for_each("thresholds", thresholds, tests),
-        _for_each("abort_at", abort_at, tests),
-        _for_each("largest", largest, tests),
+    if not tests:
+        raise BCRLError("costs is empty, but must hold the costs of at least one test")
+    limits, stops, bounds = (
+        _for_each(name, value, tests)
+        for name, value in (("thresholds", thresholds), ("abort_at", abort_at), ("largest", largest))
     )
     found: list[Certificate] = []
-    for index, (episodes, threshold, stop, bound) in enumerate(zip(costs, *each, strict=True)):
-        if threshold is None:
-            raise BCRLError("thresholds is None, but must be numbers")
+    for index in range(tests):
         try:
-            one = certify(episodes, threshold, abort_at=stop, largest=bound, confidence=confidence)
+            one = certify(
+                costs[index],
+                limits[index],
+                abort_at=stops[index],
+                largest=bounds[index],
+                confidence=confidence,
+            )
         except BCRLError as error:
-            raise BCRLError(f"test {index + 1}: {error}") from None
+            raise BCRLError(f"test {index + 1}: {error}" if tests > 1 else str(error)) from None
         found.append(one if all(earlier.certified for earlier in found) else _untested(one))
     return found
 
@@ -207,9 +213,9 @@ def largest_cost(threshold: float, abort_at: float | None = None, largest: float
     bound = abort_at if largest is None else largest
     if bound is None:
         raise BCRLError(
-            "a certificate needs the largest cost that an episode can have: give abort_at, the cost at which "
-            "episodes are stopped, in deployment too; or largest, which none can exceed, such as the largest "
-            "cost of a step times the horizon"
+            "a certificate needs the largest cost that an episode can have: give abort_at (--abort-at), the "
+            "cost at which episodes are stopped, in deployment too; or largest (--largest), which none can "
+            "exceed, such as the largest cost of a step times the horizon"
         )
     if abort_at is not None and bound < abort_at:
         raise BCRLError(f"largest is {bound:g}, below abort_at {abort_at:g}: give the larger of the two")
@@ -229,8 +235,8 @@ def cost_fault(cost: float, bound: float, abort_at: float | None) -> str | None:
         return None
     if bound == abort_at:
         return (
-            f"cost is {cost:.10g}, above abort_at {bound:g}: if the last step before a stop can exceed it, give "
-            "largest too, abort_at plus the largest cost of a step"
+            f"cost is {cost:.10g}, above abort_at {bound:g}: if the last step before a stop can exceed it, "
+            "give largest too, abort_at plus the largest cost of a step"
         )
     return f"cost is {cost:.10g}, above largest {bound:g}: give a cost that no episode can exceed"
 
@@ -306,8 +312,8 @@ def _checked(costs: ArrayLike, bound: float, abort_at: float | None) -> np.ndarr
     return array
 
 
-def _for_each(name: str, value: float | Sequence[float] | None, tests: int) -> Sequence[float | None]:
-    if value is None or isinstance(value, int | float):
+def _for_each(name: str, value: Any, tests: int) -> Sequence[Any]:
+    if value is None or np.ndim(value) == 0:
         return [value] * tests
     if len(value) != tests:
         raise BCRLError(f"{name} has {len(value)} numbers for {tests} tests: give one, or one for each")

@@ -27,8 +27,9 @@ def read_costs(
     """The costs of one policy's episodes, in the order of the rows.
 
     Of a file with a column `threshold`, the rows where it is `told`; of those, the rows that match `where`
-    (column -> value). `where` may choose by `threshold` too, instead of `told`. Other columns may stand beside; those of `POLICY` must hold one value, and no `episode`
-    may stand twice. Each cost must lie in [0, `bound`].
+    (column -> value). `where` may choose by `threshold` too, instead of `told`. Other columns may stand
+    beside; those of `POLICY` must hold one value, and no `episode` may stand twice. Each cost must lie in
+    [0, `bound`].
     """
     head, rows = _table(Path(path))
     kept = _told(path, head, rows, told)
@@ -54,8 +55,8 @@ def _table(path: Path) -> tuple[list[str], dict[int, dict[str, str]]]:
     head = [name.strip() for name in head]
     if "cost" not in head:
         raise BCRLError(
-            f"{path}: line 1 has no column 'cost' but {_names(head)}; give a CSV file with commas, a head, and "
-            "one row per episode"
+            f"{path}: line 1 has no column 'cost' but {_names(head)}; give a CSV file with commas, a head "
+            "and one row per episode"
         )
     if len(set(head)) < len(head):
         twice = next(name for name in head if head.count(name) > 1)
