@@ -44,7 +44,7 @@ class Verdict(StrEnum):
     NOT_YET = "not yet"
     """Undecided: more episodes may certify it."""
     NO = "no"
-    """The opposite is certified, or the mean is two standard errors or more above the threshold."""
+    """The opposite is certified, or the mean is more than two standard errors above the threshold."""
     NOT_TESTED = "not tested"
     """An earlier test of a sequence was not certified."""
 
@@ -105,10 +105,10 @@ class Certificate:
             return f"No: the mean cost is above {threshold} with {level}."
         mean = f"the mean so far, {self.mean_cost:.4g}, is"
         if self.verdict is Verdict.NO:
-            return f"No: {mean} two standard errors or more above {threshold}. Change the policy."
+            return f"No: {mean} more than two standard errors above {threshold}."
         least = f"Even at zero cost it takes {self.minimum_episodes:,} episodes."
         if self.more is None:
-            return f"Not yet: {mean} not below {threshold}, so how many more is unknown. {least}"
+            return f"Not yet: {mean} not clearly below {threshold}, so how many more is unknown. {least}"
         return f"Not yet: about {_about(self.more)} more, if they cost what these did. {least}"
 
 
@@ -145,7 +145,7 @@ def certify(
     p_value, p_above = (math.exp(-max(0.0, float(path.max()))) for path in (wealth, above))
     enough = p_value <= alpha
     error = float(array.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf
-    hopeless = count >= minimum and mean - 2 * error >= threshold
+    hopeless = count >= minimum and mean - 2 * error > threshold
     verdict = Verdict.NOT_YET
     if p_above <= alpha or (hopeless and not enough):
         verdict = Verdict.NO
@@ -284,7 +284,8 @@ def _more(costs: np.ndarray, threshold: float, bound: float, alpha: float) -> in
     After n episodes the wealth of bet c is exp(n r_c), with r_c its mean logarithm so far. The logarithm of
     their mean is convex in n and 0 at 0, so it reaches ln 1/α once.
     """
-    rates = np.log1p(np.outer(_gains(costs, threshold, bound), BETS)).mean(axis=0)
+    gains = _gains(costs, threshold, bound)
+    rates = np.array([np.log1p(bet * gains).mean() for bet in BETS])
     if rates.max() <= 0:
         return None
 
