@@ -17,7 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bcrl.assess import Certificate as Certificate
     from bcrl.assess import Results as Results
+    from bcrl.assess import certify as certify
+    from bcrl.assess import certify_sequence as certify_sequence
     from bcrl.assess import evaluate as evaluate
     from bcrl.data import Dataset as Dataset
     from bcrl.data import load_data as load_data
@@ -60,6 +63,7 @@ _HOMES = {
     "CDT": "bcrl.learn.baselines.cdt",
     "COptiDICE": "bcrl.learn.baselines.coptidice",
     "CPQ": "bcrl.learn.baselines.cpq",
+    "Certificate": "bcrl.assess",
     "Dataset": "bcrl.data",
     "Episode": "bcrl.policy",
     "FISOR": "bcrl.learn.baselines.fisor",
@@ -67,6 +71,8 @@ _HOMES = {
     "Policy": "bcrl.policy",
     "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
+    "certify": "bcrl.assess",
+    "certify_sequence": "bcrl.assess",
     "collect": "bcrl.worlds.collect",
     "evaluate": "bcrl.assess",
     "fit": "bcrl.train.run",
@@ -92,11 +98,14 @@ __all__ = [
     "BCRLError",
     "BCSafe",
     "COptiDICE",
+    "Certificate",
     "Dataset",
     "Episode",
     "Policy",
     "Results",
     "Run",
+    "certify",
+    "certify_sequence",
     "collect",
     "evaluate",
     "fit",

@@ -19,6 +19,7 @@ VERBS = {
     "data convert": ("bcrl.cli.data_convert", "write a log in another format: HDF5, NPZ, Minari"),
     "train": ("bcrl.cli.train", "learn policies from a log"),
     "evaluate": ("bcrl.cli.evaluate", "run trained policies in a world at many thresholds"),
+    "certify": ("bcrl.cli.certify", "is the mean cost below a threshold? From monitored episodes"),
     "bench": ("bcrl.cli.bench", "methods on tasks by the paper's protocol, here or on Ray, with tables"),
     "bench table": ("bcrl.cli.bench_table", "the tables of a benchmark from its store"),
     "worlds": ("bcrl.cli.worlds", "the DSRL tasks and which of their worlds are installed"),
