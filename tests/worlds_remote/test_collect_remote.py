@@ -15,12 +15,12 @@ from bcrl.cli import main
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.tensors import read_header
-from bcrl.worlds.ppo import Agent, with_share
+from bcrl.worlds._ppo import Agent, with_share
 from bcrl.worlds.remote import collect as module
 from bcrl.worlds.remote import pool as pools
+from bcrl.worlds.remote._partial import FILE
+from bcrl.worlds.remote._play import Scaling, Table
 from bcrl.worlds.remote.collect import collect_remote, default_steps
-from bcrl.worlds.remote.partial import FILE
-from bcrl.worlds.remote.play import Scaling, _Table
 from bcrl.worlds.tasks import Task, tasks
 
 ASKED = {"transitions": 600, "seed": 3, "steps": 800, "cost_cap": 15.0}
@@ -76,7 +76,7 @@ def test_a_log_is_what_the_world_does(log: Dataset) -> None:
 
 STOPPED = """
 import dataclasses, os, signal, sys
-from bcrl.worlds.remote import collect as module, partial
+from bcrl.worlds.remote import _partial as partial, collect as module
 from bcrl.cli import main
 module.ROUND_STEPS, module.CHECKPOINT_SECONDS = 160, 0
 module.RECIPE = dataclasses.replace(module.RECIPE, epochs=2, minibatches=4)
@@ -151,12 +151,12 @@ def test_the_actor_in_numpy_is_the_actor() -> None:
     random = np.random.default_rng(0)
     shares = random.random((6, 3)).astype(np.float32)
     noise = random.normal(size=(6, 3, 2)).astype(np.float32)
-    table = _Table(agent, Scaling(4), shares, noise, (0, 0))
+    table = Table(agent, Scaling(4), shares, noise, (0, 0))
     table.current[:] = random.normal(size=(3, 4))
     table.times[:] = 0, 3, 6  # the last column is full
     at = np.array([0, 3, 5]), np.arange(3)
     means = jax.vmap(agent.actor)(with_share(table.current, shares[at]))
-    np.testing.assert_allclose(table._draw(), means + noise[at] * np.exp(-1.0), atol=1e-6)
+    np.testing.assert_allclose(table.draw(), means + noise[at] * np.exp(-1.0), atol=1e-6)
 
 
 def test_every_task_has_a_number_of_steps() -> None:

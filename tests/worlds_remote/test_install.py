@@ -24,10 +24,10 @@ def cache(tmp_path, monkeypatch):
 EMPTY = Lock("fake", "# nothing is needed\n")
 
 
-def quick(lock, python, tick):
+def quick(folder, lock, python, tick):
     """Stands in for venv and pip."""
-    lock.python.parent.mkdir(parents=True)
-    lock.python.symlink_to(sys.executable)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
 
 
 def has_python311() -> bool:
@@ -54,8 +54,8 @@ def test_a_lock_becomes_an_environment():
 
 
 def test_half_an_environment_is_made_again(monkeypatch):
-    monkeypatch.setattr(module, "_make", quick)
-    quick(EMPTY, "", None)
+    monkeypatch.setattr(module, "make_environment", quick)
+    quick(EMPTY.folder, EMPTY, "", None)
     (EMPTY.folder / "left over").touch()
     assert not is_installed(EMPTY)  # no marker
     install(EMPTY)
@@ -71,11 +71,11 @@ def test_half_an_environment_is_made_again(monkeypatch):
 
 
 def test_a_failure_leaves_nothing(monkeypatch):
-    def fail(lock, python, tick):
-        quick(lock, python, tick)
+    def fail(*arguments):
+        quick(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_make", fail)
+    monkeypatch.setattr(module, "make_environment", fail)
     with pytest.raises(KeyboardInterrupt):
         install(EMPTY)
     assert not EMPTY.folder.exists()
@@ -122,12 +122,12 @@ def test_another_lock_is_another_environment():
 def test_two_installers_make_one_environment(monkeypatch, capsys):
     made = []
 
-    def slow(lock, python, tick):
-        made.append(lock)
+    def slow(*arguments):
+        made.append(arguments)
         time.sleep(0.5)
-        quick(lock, python, tick)
+        quick(*arguments)
 
-    monkeypatch.setattr(module, "_make", slow)
+    monkeypatch.setattr(module, "make_environment", slow)
     monkeypatch.setattr(module, "find_python", lambda: sys.executable)
     threads = [threading.Thread(target=install, args=(EMPTY,)) for _ in range(3)]
     for thread in threads:
