@@ -121,6 +121,39 @@ def test_a_damaged_checkpoint_is_told(tmp_path) -> None:
         collect_remote(short(), **ASKED, folder=tmp_path)
 
 
+@pytest.fixture(scope="module")
+def checkpoint(small: None, tmp_path_factory) -> bytes:
+    """A checkpoint after one round."""
+    folder = tmp_path_factory.mktemp("partial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHECKPOINT_SECONDS", 0)
+        collect_remote(short(), **ASKED | {"steps": 160}, folder=folder, workers=1)
+    return (folder / FILE).read_bytes()
+
+
+def test_a_checkpoint_is_taken_up(checkpoint: bytes, tmp_path) -> None:
+    (tmp_path / FILE).write_bytes(checkpoint)
+    resumed = collect_remote(short(), **ASKED | {"steps": 160}, folder=tmp_path, workers=1)
+    fresh = collect_remote(short(), **ASKED | {"steps": 160}, workers=1)
+    assert resumed.fingerprint() == fresh.fingerprint()
+
+
+@pytest.mark.parametrize("place", ["rounds", "random", "tensors", "half"])
+def test_no_damage_to_a_checkpoint_changes_a_log(place: str, checkpoint: bytes, tmp_path) -> None:
+    """A flipped bit anywhere, a wrong type in the header, a file cut short: one line each."""
+    spoilt = {
+        "rounds": checkpoint.replace(b'\\"rounds\\": 1', b'\\"rounds\\": 0'),
+        "random": checkpoint.replace(b'\\"PCG64\\"', b'\\"PCG65\\"'),
+        "tensors": checkpoint[:-9] + bytes([checkpoint[-9] ^ 1]) + checkpoint[-8:],
+        "half": checkpoint[: len(checkpoint) // 2],
+    }[place]
+    assert spoilt != checkpoint
+    (tmp_path / FILE).write_bytes(spoilt)
+    with pytest.raises(BCRLError, match=r"damaged; remove .* to record anew|cut short") as error:
+        collect_remote(short(), **ASKED | {"steps": 160}, folder=tmp_path, workers=1)
+    assert "\n" not in str(error.value)
+
+
 def test_an_environment_without_an_end_is_refused(capsys, tmp_path) -> None:
     words = ["gym:fake_world:Endless-v0", "--python", sys.executable, "--out", str(tmp_path / "log.npz")]
     with pytest.raises(SystemExit):

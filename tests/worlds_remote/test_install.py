@@ -139,6 +139,55 @@ def test_two_installers_make_one_environment(monkeypatch, capsys):
     assert "another bcrl is installing fake: waiting" in capsys.readouterr().err
 
 
+KILLED = """
+import os, signal, sys
+from bcrl.worlds.remote import install as module
+module.find_python = lambda: sys.argv[1]
+module.install(module.Lock("fake", "# nothing is needed\\n"))
+"""
+SLOW_VENV = """#!/bin/sh
+# As venv, which starts a program of its own: it goes on after the installer and its child are killed.
+folder=$3
+(trap '' HUP; sleep 1; mkdir -p "$folder/bin"; touch "$folder/bin/late"; touch "$0.done") >/dev/null 2>&1 &
+touch "$0.begun"
+sleep 30
+"""
+
+
+@pytest.mark.parametrize("marker", ["[]", "[" * 100_000, '{"lock": 3}'])
+def test_a_marker_of_any_kind_is_no_installation(marker):
+    quick(EMPTY.folder, EMPTY, "", None)
+    (EMPTY.folder / MARKER).write_text(marker)
+    assert not is_installed(EMPTY)
+
+
+def wait_for(path):
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{path} never came")
+
+
+def test_an_installer_never_meets_the_programs_of_a_killed_one(monkeypatch, tmp_path):
+    python = tmp_path / "python3.11"
+    python.write_text(SLOW_VENV)
+    python.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(python)]) as first:
+        wait_for(tmp_path / "python3.11.begun")
+        first.kill()
+    monkeypatch.setattr(module, "make_environment", quick)
+    monkeypatch.setattr(module, "find_python", lambda: sys.executable)
+    assert install(EMPTY)
+    wait_for(tmp_path / "python3.11.done")
+    assert is_installed(EMPTY)
+    assert sorted(path.name for path in (EMPTY.folder / "bin").iterdir()) == ["python"]
+    other = Lock("fake", "a==1\n")
+    assert install(other)  # and what the first one left is removed
+    left = {path.name for path in worlds_folder().iterdir()}
+    assert left == {"fake.lock", EMPTY.folder.name, other.folder.name}
+
+
 def test_the_cache_folder(monkeypatch, tmp_path):
     assert worlds_folder() == tmp_path / "worlds"
     monkeypatch.delenv("BCRL_CACHE")

@@ -5,6 +5,7 @@ another is started and the caller repeats the episodes that ran there.
 """
 
 import contextlib
+import math
 import os
 import selectors
 import subprocess
@@ -95,8 +96,9 @@ class Rows:
         resets = {slot: seed(row) for slot, row in self.slots.items() if row in self.fresh}
         found = envs.round(resets, running)
         of = dict(self.slots)
-        for slot in found.seen:
-            _check(found, slot, f"{envs.name}: in episode {of[slot]} (seed {seed(of[slot])})")
+        if fault := _fault(found):
+            row = of[fault[0]]
+            raise BCRLError(f"{envs.name}: in episode {row} (seed {seed(row)}) {fault[1]}")
         self.fresh -= {of[slot] for slot in found.seen}
         lost = [of[slot] for slot in found.lost if slot in of]
         self.end(lost)
@@ -114,17 +116,17 @@ class Rows:
         self.slots = {slot: row for slot, row in self.slots.items() if row not in gone}
 
 
-def _check(found: Outcome, slot: int, where: str) -> None:
-    """Refuses numbers that no policy can act on and that would make results meaningless."""
-    if not np.isfinite(found.seen[slot]).all():
-        raise BCRLError(f"{where} an observation holds NaN or infinity; correct the environment")
-    reward, cost, *_ = found.stepped.get(slot, (0.0, 0.0))
-    if not np.isfinite(reward):
-        raise BCRLError(f"{where} a reward is {reward:g}; rewards must be finite: correct the environment")
-    if not 0.0 <= cost < np.inf:
-        raise BCRLError(
-            f"{where} a cost is {cost:g}; costs must be finite and 0 or more: correct the environment"
-        )
+def _fault(found: Outcome) -> tuple[int, str] | None:
+    """The first slot with a number that would make results meaningless, and what is wrong with it."""
+    for slot, (reward, cost, *_) in found.stepped.items():
+        if not math.isfinite(reward):
+            return slot, f"a reward is {reward:g}; rewards must be finite"
+        if not 0.0 <= cost < math.inf:
+            return slot, f"a cost is {cost:g}; costs must be finite and 0 or more"
+    if np.isfinite(list(found.seen.values())).all():
+        return None
+    slot = next(slot for slot, seen in found.seen.items() if not np.isfinite(seen).all())
+    return slot, "an observation holds NaN or infinity"
 
 
 class Pool:
