@@ -100,6 +100,7 @@ def test_the_verbs_take_thresholds_and_name_a_policy_file_alike(free_sea, policy
     assert max(map(len, said.splitlines()[:-2])) <= 80
     assert "nan" not in said
     assert "cost 10" in said
+    assert "expert" in said.split(), "a short name is not broken"
     assert list(dict.fromkeys(row.run for row in read_results(out, ShipResult))) == [*names, "expert"]
 
     sailed = ["--policies", *map(str, files), "--thresholds", "7", *sea]

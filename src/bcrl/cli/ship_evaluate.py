@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -97,7 +97,8 @@ def _table(lines: "Sequence[Line]", title: str) -> "Table":
 
     from bcrl.assess.statistics import KEPT_MEANS
 
-    table = Table(title=Text(title), title_justify="left", box=None, pad_edge=False, header_style="bold")
+    look: Any = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold"}
+    table = Table(title=Text(title), title_justify="left", **look)
     table.add_column("", overflow="fold")
     for name in ("\nbudget", *(column[0] for column in COLUMNS), "\nkept?"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -118,5 +119,5 @@ def _table(lines: "Sequence[Line]", title: str) -> "Table":
 
 def _plus_minus(value: "Estimate", digits: int) -> str:
     """The mean and, below it, its error; one episode has none."""
-    error = "" if math.isnan(value.error) else f"\n± {value.error:.{digits}f}"
+    error = "" if math.isnan(value.error) else f"\n±{value.error:.{digits}f}"
     return f"{value.mean:.{digits}f}{error}"

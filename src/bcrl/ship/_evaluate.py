@@ -130,7 +130,7 @@ def allowed_costs(
         return Allowed(given, given / median if median else np.full(len(given), np.nan))
     if needed and not median:
         raise BCRLError(
-            f"the median cost of the experts in {len(scenarios.evaluation)} congested test scenarios is 0, so "
+            f"the median cost of the experts in {len(scenarios.evaluation)} congested test scenarios is 0: "
             "every budget, a share of it, would be 0; give costs instead, such as --thresholds 5,10"
         )
     return Allowed(given * median, given)

@@ -82,8 +82,8 @@ def sail(
 def sail_all(
     policies: Mapping[str, Policy],
     scenarios: Scenarios,
-    which: Sequence[int],
-    thresholds: np.ndarray,
+    which: Sequence[int] | np.ndarray,
+    thresholds: Sequence[float] | np.ndarray,
     *,
     seed: int = 0,
     frame: Frame = "ego",
