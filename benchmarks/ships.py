@@ -19,10 +19,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.ship import Scenarios, load_scenarios
-from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES
-from bcrl.ship.scene import HISTORY, make_scene
-from bcrl.ship.simulator import FAST, KM, NEIGHBOURS, ShipWorld, make_ship_world
+from bcrl.ship import (
+    CLOSE_METRES,
+    GOAL_METRES,
+    Scenarios,
+    ShipWorld,
+    load_scenarios,
+    make_scene,
+    make_ship_world,
+)
+from bcrl.ship._scene import HISTORY
+from bcrl.ship._simulator import FAST, KM, NEIGHBOURS
 
 
 @eqx.filter_jit

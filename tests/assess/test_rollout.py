@@ -7,7 +7,7 @@ import pytest
 
 from bcrl.assess import rollout
 from bcrl.assess.rollout import roll_out, scan, start
-from bcrl.worlds.point_circle import PointCircle
+from bcrl.worlds._point_circle import PointCircle
 
 
 class Ending(PointCircle):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.data import Dataset
-from bcrl.worlds.base import JaxWorld
+from bcrl.worlds import JaxWorld
 
 BORDER = 0.5
 

@@ -5,7 +5,7 @@ import pytest
 from bcrl.assess import write_results
 from bcrl.cli import main
 from bcrl.cli.paper_table import ship_rows
-from bcrl.ship.evaluate import ShipResult
+from bcrl.ship import ShipResult
 
 
 def episode(run, method, budget, success, gc_ade=10.0, scenario=0):

@@ -3,7 +3,7 @@
 import pytest
 from ship_maker import BOX, RULE, random_reports
 
-from bcrl.ship.make import make_scenarios
+from bcrl.ship import make_scenarios
 
 
 @pytest.fixture(scope="session")

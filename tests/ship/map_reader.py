@@ -5,7 +5,7 @@ import json
 import numpy as np
 from ship_maker import straight
 
-from bcrl.ship.rollout import Voyages
+from bcrl.ship import Voyages
 
 EVIL = "</script x><!--<script><img src=x onerror=alert(1)>&\"'"
 SHIPS = (  # one to the east, one that meets it, one that is far away and leaves early

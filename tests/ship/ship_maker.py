@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from bcrl.ship.ais import Reports
-from bcrl.ship.rule import Box, Rule
-from bcrl.ship.scenario import Scenarios
+from bcrl.ship import Box, Reports, Rule, Scenarios
 
 BOX = Box(10.0, 0.0, 10.05, 0.05)  # about 5.6 km by 5.6 km, at the equator
 START = 1_600_000_000  # a whole ten seconds

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ship_maker import BOX, START, random_reports
 
-from bcrl.ship.ais import Reports
-from bcrl.ship.cleaning import clean
-from bcrl.ship.rule import RULES, Rule
+from bcrl.ship import RULES, Reports, Rule
+from bcrl.ship._cleaning import clean
 
 
 def reports(rows, **more):

@@ -13,13 +13,12 @@ from bcrl.data import load_data
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
-from bcrl.ship import load_scenarios
-from bcrl.ship.file import write
+from bcrl.ship import load_scenarios, save_scenarios
 
 
 @pytest.fixture
 def sea_file(small_sea, tmp_path):
-    write(small_sea, tmp_path / "sea.npz")
+    save_scenarios(small_sea, tmp_path / "sea.npz")
     return tmp_path / "sea.npz"
 
 
@@ -42,6 +41,8 @@ def test_from_ais_to_a_table(tmp_path, capsys):
     said = capsys.readouterr().out
     scenarios = load_scenarios(tmp_path / "sea.npz")
     assert f"{len(scenarios):,} scenarios: " in said
+    assert said.splitlines()[-1] == f"next: bcrl ship log {tmp_path}/sea.npz --out train.npz"
+    assert max(map(len, said.splitlines()[:-3])) <= 80
     assert "no ship" in said
     assert "rows without a speed" in said
     assert "congested" in said
@@ -51,12 +52,21 @@ def test_from_ais_to_a_table(tmp_path, capsys):
     main(["ship", "log", str(tmp_path / "sea.npz"), "--out", str(tmp_path / "train.npz")])
     written = load_data(tmp_path / "train.npz")
     assert written.episode_count == len(scenarios.training)
-    assert f"{written.episode_count:,} episodes" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{written.episode_count:,} episodes" in said
+    train = f"next: bcrl train --data {tmp_path}/train.npz --out runs/ships --family ship"
+    assert said.splitlines()[-1] == train
 
     main(["ship", "evaluate", "--scenarios", str(tmp_path / "sea.npz"), "--out", str(tmp_path / "e.csv")])
     said = capsys.readouterr().out
     assert "expert" in said
-    assert "1.00 ±" in said
+    lines = said.splitlines()
+    assert max(map(len, lines[:-2])) <= 80, "the table fits; the commands after it may be longer"
+    assert lines[1].split()[:3] == ["ADE", "GC-ADE", "close"]
+    assert "nan" not in said, "one episode has no error"
+    (cells,) = (line.split() for line in lines if line.startswith("expert"))
+    assert cells[1:3] + cells[6:7] == ["0", "0.0", "1.00"]
+    assert lines[-1].startswith(f"next: bcrl report {tmp_path}/e.csv --scenarios {tmp_path}/sea.npz --out ")
     head = (tmp_path / "e.csv").read_text().splitlines()[0].split(",")
     assert head[: len(columns())] == columns()
     assert head[len(columns()) :][:3] == ["run", "budget", "scenario"]
@@ -125,12 +135,9 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import numpy as np
-from bcrl.ship import load_scenarios
-from bcrl.ship.evaluate import evaluate_ships
-from bcrl.ship.log import expert_log
+from bcrl.ship import evaluate_ships, expert_log, load_scenarios, read_reports
 scenarios = load_scenarios(sys.argv[1])
 print(len(expert_log(scenarios)), evaluate_ships({}, scenarios)[0].success)
-from bcrl.ship.ais import read_reports
 from bcrl.errors import BCRLError
 try:
     read_reports(["x.csv"], None, 0.0)

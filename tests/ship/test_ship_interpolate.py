@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ship_maker import BOX, START
 
-from bcrl.ship.cleaning import Chunks
-from bcrl.ship.interpolate import interpolate, make_tracks
-from bcrl.ship.rule import Rule
+from bcrl.ship import Rule
+from bcrl.ship._cleaning import Chunks
+from bcrl.ship._interpolate import interpolate, make_tracks
 
 UNSAID = np.nan
 

@@ -21,11 +21,9 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
-from bcrl.report.ship.coastline import read_coastline
-from bcrl.report.ship.map import CELL, headings, map_page, route_looks, sailed_water, told, write_map
-from bcrl.report.ship.tracks import make_map
-from bcrl.ship.file import write
-from bcrl.ship.simulator import make_ship_world
+from bcrl.report.ship import describe_routes, make_map, map_page, read_coastline, write_map
+from bcrl.report.ship._map import CELL, headings, route_looks, sailed_water
+from bcrl.ship import make_ship_world, save_scenarios
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +103,7 @@ def test_the_data_are_the_tracks(small):
 
 def test_what_is_told_stops_at_the_goal(small):
     _, drawn = small
-    expert, mine, short = told(drawn)
+    expert, mine, short = describe_routes(drawn)
     assert (expert.steps, expert.reached) == (29, True)  # 100 m a step; at step 28 it is still 200 m away
     assert expert.close == int(drawn.expert.close[1:30].sum()) == 5
     assert (mine.steps, mine.reached) == (19, True)
@@ -194,7 +192,7 @@ def test_what_is_no_coastline_is_refused(text, tmp_path):
 
 def test_show_writes_the_map_and_the_picture(small, tmp_path, capsys):
     scenarios = replace(small[0], expert_cost=np.array([4, 4], np.int32))
-    write(scenarios, tmp_path / "sea.npz")
+    save_scenarios(scenarios, tmp_path / "sea.npz")
     world = make_ship_world(scenarios)
     method = BCAll(hidden=(8,))
     spec = Spec(world.observation_size, world.action_size, 1, horizon=60, max_cost=(1.0,), steps=1)
@@ -224,15 +222,15 @@ def test_show_writes_the_map_and_the_picture(small, tmp_path, capsys):
         ("-1 --out {folder}/m.html", "there is no scenario -1"),
         ("0 --out {folder}/m.png", "unknown suffix '.png'"),
         ("0 --out {folder}/m.html --png {folder}/m.jpg", "--png is"),
-        ("0 --out {folder}/m.html --budgets 1,1", "--budgets is '1,1'"),
-        ("0 --out {folder}/m.html --budgets=-1", "--budgets is '-1'"),
+        ("0 --out {folder}/m.html --budgets 1,1", "budgets are (1.0, 1.0)"),
+        ("0 --out {folder}/m.html --budgets=-1", "budgets are (-1.0,)"),
         ("0 --out {folder}/m.html --policies {folder}", "no policy in this folder"),
         ("0 --out {folder}/m.html --coastline {folder}/none", "no such file"),
         ("x --out {folder}/m.html", "bcrl ship show --help"),
     ],
 )
 def test_mistakes_with_show_end_in_one_line(words, wanted, small, tmp_path, capsys):
-    write(small[0], tmp_path / "sea.npz")
+    save_scenarios(small[0], tmp_path / "sea.npz")
     (tmp_path / "folder").mkdir()
     filled = [word.format(folder=tmp_path / "folder") for word in words.split()]
     with pytest.raises(SystemExit) as stop:

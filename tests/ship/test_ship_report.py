@@ -19,10 +19,8 @@ from bcrl.files import write_text
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
-from bcrl.report.ship.page import map_section, ship_report_page, typical_scenario
-from bcrl.ship.evaluate import ShipResult, table_lines
-from bcrl.ship.file import write
-from bcrl.ship.simulator import make_ship_world
+from bcrl.report.ship import map_section, ship_report_page, typical_scenario
+from bcrl.ship import ShipResult, make_ship_world, save_scenarios, table_lines
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +160,7 @@ def test_the_measures_of_the_scenario_are_told(section):
 @pytest.fixture
 def folder(scenarios, tmp_path):
     """A scenario file, results of both kinds, and a run whose policy is blank."""
-    write(scenarios, tmp_path / "sea.npz")
+    save_scenarios(scenarios, tmp_path / "sea.npz")
     write_results(results(), tmp_path / "ships.csv")
     row = Result(
         method="bc-all", tracking="", criterion="", execution="soft", world="ships", data="log.npz", seed=0,

@@ -7,9 +7,10 @@ import polars as pl
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.ship.ais import CARGO, OTHER, TANKER, UNKNOWN, read_reports
-from bcrl.ship.new_york import read_trajectories
-from bcrl.ship.rule import KNOT, SINGAPORE, Box
+from bcrl.ship import SINGAPORE, Box, read_reports
+from bcrl.ship._ais import CARGO, OTHER, TANKER, UNKNOWN
+from bcrl.ship._new_york import read_trajectories
+from bcrl.ship._rule import KNOT
 
 BOX = Box(10.0, 55.0, 10.2, 55.1)
 

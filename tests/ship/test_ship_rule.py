@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bcrl.errors import BCRLError
-from bcrl.ship.rule import EARTH, NEW_YORK, RULES, SINGAPORE, Box
+from bcrl.ship import NEW_YORK, RULES, SINGAPORE, Box
+from bcrl.ship._rule import EARTH
 
 shares = st.lists(st.tuples(st.floats(-1, 2), st.floats(-1, 2)), min_size=1, max_size=20)
 

@@ -10,13 +10,10 @@ import pytest
 from ship_maker import BOX, RULE, random_reports
 
 from bcrl.errors import BCRLError
-from bcrl.ship import load_scenarios
-from bcrl.ship.ais import CARGO, OTHER, TANKER
-from bcrl.ship.file import ARRAYS, write
-from bcrl.ship.make import make_scenarios
-from bcrl.ship.rule import Rule
-from bcrl.ship.scene import make_scene, slots
-from bcrl.ship.summary import summarise
+from bcrl.ship import Rule, load_scenarios, make_scenarios, make_scene, save_scenarios, summarise
+from bcrl.ship._ais import CARGO, OTHER, TANKER
+from bcrl.ship._file import ARRAYS
+from bcrl.ship._scene import slots
 
 
 def test_scenarios_are_long_moving_tracks_in_order_of_time(small_sea):
@@ -114,7 +111,7 @@ def test_the_same_reports_in_any_order_make_the_same_scenarios():
 
 def test_vessel_identities_cannot_be_read_from_the_file(small_sea, tmp_path):
     path = tmp_path / "sea.npz"
-    write(small_sea, path)
+    save_scenarios(small_sea, path)
     identities = 200_000_000 + np.arange(24)
     with zipfile.ZipFile(path) as archive:
         content = b"".join(archive.read(name) for name in archive.namelist())
@@ -182,7 +179,7 @@ def rewrite(path, change):
 
 
 def test_what_is_written_is_read(small_sea, tmp_path):
-    write(small_sea, tmp_path / "sea.npz")
+    save_scenarios(small_sea, tmp_path / "sea.npz")
     read = load_scenarios(tmp_path / "sea.npz")
     assert read.box == small_sea.box
     assert read.about == json.loads(json.dumps(small_sea.about))
@@ -217,7 +214,7 @@ def header(**fields):
 
 DAMAGE = {
     "samples is missing": lambda arrays: arrays.pop("samples"),
-    "extra is unknown": lambda arrays: arrays.update(extra=np.zeros(1)),
+    "'extra' is unknown": lambda arrays: arrays.update(extra=np.zeros(1)),
     "samples is float64": set_to("samples", lambda x: x.astype(np.float64)),
     "offsets is int64 of rank 2": set_to("offsets", lambda x: x[None]),
     "congestion holds NaN": spoil("congestion", 0, np.nan),
@@ -226,9 +223,9 @@ DAMAGE = {
     "offsets do not cut": spoil("offsets", 1, 0),
     "offsets, first and ship": set_to("first", lambda x: x[:-1]),
     "ship names a vessel": spoil("ship", 0, 10_000),
-    "first spans": spoil("first", -1, 2**40),
+    "first has a time outside": spoil("first", -1, 2**40),
     "track names a track": spoil("track", 0, 10_000),
-    "do not tell the same number": set_to("expert_cost", lambda x: x[:-1]),
+    "do not have the same number": set_to("expert_cost", lambda x: x[:-1]),
     "test leaves nothing": set_to("test", np.zeros_like),
     "not a scenario file": lambda arrays: arrays.pop("header"),
     "format version is 2": header(version=2),
@@ -241,7 +238,7 @@ DAMAGE = {
 @pytest.mark.parametrize("wanted", DAMAGE)
 def test_a_damaged_file_is_refused_in_one_line(small_sea, tmp_path, wanted):
     path = tmp_path / "sea.npz"
-    write(small_sea, path)
+    save_scenarios(small_sea, path)
     rewrite(path, DAMAGE[wanted])
     with pytest.raises(BCRLError, match=wanted) as error:
         load_scenarios(path)
@@ -258,7 +255,7 @@ def test_something_else_is_refused(tmp_path, content):
 
 def test_a_file_cut_short_or_with_objects_is_refused(small_sea, tmp_path):
     path = tmp_path / "sea.npz"
-    write(small_sea, path)
+    save_scenarios(small_sea, path)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BCRLError, match="damaged or cut short"):
@@ -266,7 +263,7 @@ def test_a_file_cut_short_or_with_objects_is_refused(small_sea, tmp_path):
     buffer = io.BytesIO()
     np.savez(buffer, header=np.array([{"a": 1}], object))
     path.write_bytes(buffer.getvalue())
-    with pytest.raises(BCRLError, match="damaged or cut short"):
+    with pytest.raises(BCRLError, match="Python objects, which are never read"):
         load_scenarios(path)
 
 

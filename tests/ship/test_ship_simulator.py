@@ -8,8 +8,8 @@ import pytest
 from ship_maker import BOX, sea, straight
 
 from bcrl.errors import BCRLError
-from bcrl.ship.quirks import ORIGINAL, Quirks
-from bcrl.ship.simulator import ShipState, ShipWorld, make_ship_world
+from bcrl.ship import ORIGINAL, Quirks, ShipWorld, make_ship_world
+from bcrl.ship._simulator import ShipState
 from bcrl.worlds.gym import WorldEnv
 
 KEY = jax.random.key(0)

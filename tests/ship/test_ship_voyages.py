@@ -11,16 +11,26 @@ from bcrl.assess import evaluate, read_results, write_results
 from bcrl.assess.statistics import kept
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.report.ship.tracks import make_map
-from bcrl.ship.evaluate import EXPERT, ShipResult, evaluate_ships, table_lines
-from bcrl.ship.log import expert_log, own_rows
-from bcrl.ship.make import make_scenarios
-from bcrl.ship.metrics import measure
-from bcrl.ship.quirks import ORIGINAL, Quirks
-from bcrl.ship.rollout import Voyages, replay, sail
-from bcrl.ship.rule import NEW_YORK, RULES
-from bcrl.ship.simulator import make_ship_world
-from bcrl.ship.summary import summarise
+from bcrl.report.ship import make_map
+from bcrl.ship import (
+    EXPERT,
+    NEW_YORK,
+    ORIGINAL,
+    RULES,
+    Quirks,
+    ShipResult,
+    Voyages,
+    evaluate_ships,
+    expert_log,
+    make_scenarios,
+    make_ship_world,
+    measure,
+    replay,
+    sail,
+    summarise,
+    table_lines,
+)
+from bcrl.ship._log import own_rows
 from bcrl.train.run import fit
 
 
@@ -279,7 +289,8 @@ def test_a_map_shows_what_happened(small_sea, small_policies):
 def test_new_york_harbor():
     """The package's own counts of the real log; expert replay on a part of it."""
     pytest.importorskip("tracktable_data")
-    from bcrl.ship.new_york import SOURCE, read_new_york
+    from bcrl.ship import read_new_york
+    from bcrl.ship._new_york import SOURCE
 
     scenarios = make_scenarios(read_new_york(), NEW_YORK, RULES["moving"], source=SOURCE)
     facts = summarise(scenarios)
@@ -301,7 +312,7 @@ def test_new_york_harbor():
 )
 def test_the_original_demo_file_gives_the_original_figures():
     """The synthetic log of the original's repository, with every quirk switched on."""
-    from bcrl.ship.ais import read_reports
+    from bcrl.ship import read_reports
 
     rule = RULES["original"]
     reports, box = read_reports([os.environ["BCRL_SHIP_DEMO"]], None, rule.margin)

@@ -9,15 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.worlds import JaxWorld, point_circle, point_goal, point_run
+from bcrl.worlds import JaxWorld, _point_circle, _point_goal, _point_run
 
 Controller = Callable[[object, jax.Array, jax.Array], jax.Array]
 
 
 def circle(state, greed, step):
     """Follows the ring for the first part of the episode, a narrow ellipse inside the limit after it."""
-    width = jnp.where(step < greed * 200, 0.95 * point_circle.RADIUS, 0.9 * point_circle.LIMIT)
-    radii = jnp.array([width, point_circle.RADIUS])
+    width = jnp.where(step < greed * 200, 0.95 * _point_circle.RADIUS, 0.9 * _point_circle.LIMIT)
+    radii = jnp.array([width, _point_circle.RADIUS])
     x, y = state.position / radii
     tangent = jnp.array([-y * radii[0], x * radii[1]])
     outwards = state.position / radii
@@ -28,11 +28,11 @@ def circle(state, greed, step):
 
 def run(state, greed, step):
     """Full speed for the first part of the episode, the speed limit after it."""
-    limit = 0.85 * point_run.SPEED_LIMIT  # room for noise
+    limit = 0.85 * _point_run.SPEED_LIMIT  # room for noise
     wanted = jnp.where(step < greed * 200, 10.0, limit)
     throttle = (
-        point_run.DRAG * state.speed + (wanted - state.speed) / point_run.SECONDS
-    ) / point_run.ACCELERATION
+        _point_run.DRAG * state.speed + (wanted - state.speed) / _point_run.SECONDS
+    ) / _point_run.ACCELERATION
     return jnp.stack([throttle, -2.0 * state.heading - 3.0 * state.offset])
 
 
@@ -46,7 +46,7 @@ def goal(state, greed, step):
     away = away / distances
     sideways = jnp.stack([-away[:, 1], away[:, 0]], axis=-1)
     sideways = sideways * jnp.sign(sideways @ to_goal)[:, None]
-    nearness = jnp.exp(-jnp.maximum(distances - point_goal.HAZARD_RADIUS, -0.2) / 0.15)
+    nearness = jnp.exp(-jnp.maximum(distances - _point_goal.HAZARD_RADIUS, -0.2) / 0.15)
     push = jnp.sum(nearness * (away * 1.5 + sideways), axis=0)
     wanted = wanted * (0.5 + 0.5 * greed) + (1.0 - greed) * 2.0 * push
     return 2.0 * (wanted - velocity) + velocity / 3.0

@@ -35,7 +35,7 @@ def test_a_log_has_whole_episodes_that_chain(log: Dataset) -> None:
 def test_a_log_is_what_the_world_does(log: Dataset) -> None:
     """Without noise, the recorded actions lead from each recorded state to the next."""
     world = make_world("point-circle")
-    from bcrl.worlds.point import Point
+    from bcrl.worlds._point import Point
 
     rows = np.random.default_rng(0).integers(0, len(log), 500)
     seen = log.observations[rows]
@@ -140,7 +140,7 @@ def test_the_verb_writes_a_log_and_tells(log: Dataset, tmp_path: Path, capsys, m
         (["BallRun", "--out", "a.npz", "--noise", "0.1"], "built-in"),
         (["BallRun", "--out", "a.npz", "--transitions", "99"], "give 100 or more"),
         (["BallRun", "--out", "a.npz", "--workers", "0"], "workers"),
-        (["gym:Fake-v0", "--out", "a.npz"], "--python"),
+        (["gym:Fake-v0", "--out", "a.npz"], "give gym:module:Fake-v0"),
         (["point-run", "--out", "a.txt"], ".txt"),
         (["point-run", "--out", "folder.npz"], "folder"),
         (["point-run", "--out", "old.npz"], "--overwrite"),

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.worlds.ppo import (
+from bcrl.worlds._ppo import (
     TRACE,
     Agent,
     Played,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bcrl.worlds.thinning import thin
+from bcrl.worlds._recorder import thin
 
 
 @given(st.integers(0, 2**31), st.integers(1, 400), st.integers(1, 3000))

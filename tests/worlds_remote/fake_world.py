@@ -10,10 +10,22 @@ import numpy as np
 class FakeEnv(gymnasium.Env):
     """A point that drifts at random; drawing from np.random, too, as old environments do."""
 
-    def __init__(self, crash=None, always=False, slow=0.0, cost=True, bound=1.0, edge=2.5):
+    def __init__(
+        self,
+        crash=None,
+        always=False,
+        slow=0.0,
+        cost=True,
+        bound=1.0,
+        edge=2.5,
+        spoil="",
+        value=0.0,
+        silent=False,
+    ):
         self.observation_space = gymnasium.spaces.Box(-10, 10, (6,), np.float32)
         self.action_space = gymnasium.spaces.Box(-bound, bound, (2,), np.float32)
         self.crash, self.always, self.slow, self.cost, self.edge = crash, always, slow, cost, edge
+        self.spoil, self.value, self.silent = spoil, float(value), silent
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -42,11 +54,18 @@ class FakeEnv(gymnasium.Env):
         self.place += 0.1 * self.np_random.normal(size=6) + 0.1 * np.random.normal(size=6)  # noqa: NPY002
         cost = float(self.place[0] > 0)
         ended = bool(self.place[2] > self.edge)
-        info = {"cost": cost} if self.cost else {}
-        return self.place.astype(np.float32), float(action[0] + self.place[1]), ended, False, info
+        seen, reward = self.place.astype(np.float32), float(action[0] + self.place[1])
+        if self.silent:
+            raise AssertionError
+        if self.spoil and self.steps == 3:
+            cost = self.value if self.spoil == "cost" else cost
+            reward = self.value if self.spoil == "reward" else reward
+            seen = seen + self.value if self.spoil == "observation" else seen
+        return seen, reward, ended, False, {"cost": cost} if self.cost else {}
 
 
 gymnasium.register("Fake-v0", entry_point=FakeEnv, max_episode_steps=20)
 gymnasium.register("Short-v0", entry_point=FakeEnv, max_episode_steps=20, kwargs={"edge": 0.5})
 gymnasium.register("Endless-v0", entry_point=FakeEnv)
+gymnasium.register("Eternal-v0", entry_point=FakeEnv, max_episode_steps=2**31)
 gymnasium.register("Wide-v0", entry_point=FakeEnv, kwargs={"bound": 2.0})

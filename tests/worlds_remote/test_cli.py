@@ -15,7 +15,7 @@ from .test_install import quick
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BCRL_CACHE", str(tmp_path))
-    monkeypatch.setattr(module, "_make", quick)
+    monkeypatch.setattr(module, "make_environment", quick)
     monkeypatch.setattr(module, "find_python", lambda: "python3.11")
 
 
@@ -30,9 +30,19 @@ def test_the_list_names_every_task_and_how_to_install(capsys):
     assert "safety-gymnasium: 21 tasks, not installed (bcrl worlds install safety-gymnasium)" in said
     assert "259" in said  # MetaDrive's caveat
     run(worlds, "--tasks")
-    assert "PointGoal1            60 observations 2 actions  1000 steps  thresholds 20/40/80" in (
-        capsys.readouterr().out
-    )
+    said = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["task", "observations", "actions", "steps", "thresholds"] in said
+    assert ["PointGoal1", "60", "2", "1000", "20/40/80"] in said
+
+
+@pytest.mark.parametrize("words", [[], ["--tasks"]])
+def test_the_list_fits_into_80_columns_and_breaks_between_words(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(worlds, *words)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    found = {word.strip(",") for line in lines for word in line.split()}
+    assert set(tasks()) <= found
 
 
 def test_install_and_install_again(capsys):

@@ -15,12 +15,12 @@ from bcrl.cli import main
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
 from bcrl.tensors import read_header
-from bcrl.worlds.ppo import Agent, with_share
+from bcrl.worlds._ppo import Agent, with_share
 from bcrl.worlds.remote import collect as module
 from bcrl.worlds.remote import pool as pools
+from bcrl.worlds.remote._partial import FILE
+from bcrl.worlds.remote._play import Scaling, Table
 from bcrl.worlds.remote.collect import collect_remote, default_steps
-from bcrl.worlds.remote.partial import FILE
-from bcrl.worlds.remote.play import Scaling, _Table
 from bcrl.worlds.tasks import Task, tasks
 
 ASKED = {"transitions": 600, "seed": 3, "steps": 800, "cost_cap": 15.0}
@@ -76,7 +76,7 @@ def test_a_log_is_what_the_world_does(log: Dataset) -> None:
 
 STOPPED = """
 import dataclasses, os, signal, sys
-from bcrl.worlds.remote import collect as module, partial
+from bcrl.worlds.remote import _partial as partial, collect as module
 from bcrl.cli import main
 module.ROUND_STEPS, module.CHECKPOINT_SECONDS = 160, 0
 module.RECIPE = dataclasses.replace(module.RECIPE, epochs=2, minibatches=4)
@@ -121,6 +121,39 @@ def test_a_damaged_checkpoint_is_told(tmp_path) -> None:
         collect_remote(short(), **ASKED, folder=tmp_path)
 
 
+@pytest.fixture(scope="module")
+def checkpoint(small: None, tmp_path_factory) -> bytes:
+    """A checkpoint after one round."""
+    folder = tmp_path_factory.mktemp("partial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "CHECKPOINT_SECONDS", 0)
+        collect_remote(short(), **ASKED | {"steps": 160}, folder=folder, workers=1)
+    return (folder / FILE).read_bytes()
+
+
+def test_a_checkpoint_is_taken_up(checkpoint: bytes, tmp_path) -> None:
+    (tmp_path / FILE).write_bytes(checkpoint)
+    resumed = collect_remote(short(), **ASKED | {"steps": 160}, folder=tmp_path, workers=1)
+    fresh = collect_remote(short(), **ASKED | {"steps": 160}, workers=1)
+    assert resumed.fingerprint() == fresh.fingerprint()
+
+
+@pytest.mark.parametrize("place", ["rounds", "random", "tensors", "half"])
+def test_no_damage_to_a_checkpoint_changes_a_log(place: str, checkpoint: bytes, tmp_path) -> None:
+    """A flipped bit anywhere, a wrong type in the header, a file cut short: one line each."""
+    spoilt = {
+        "rounds": checkpoint.replace(b'\\"rounds\\": 1', b'\\"rounds\\": 0'),
+        "random": checkpoint.replace(b'\\"PCG64\\"', b'\\"PCG65\\"'),
+        "tensors": checkpoint[:-9] + bytes([checkpoint[-9] ^ 1]) + checkpoint[-8:],
+        "half": checkpoint[: len(checkpoint) // 2],
+    }[place]
+    assert spoilt != checkpoint
+    (tmp_path / FILE).write_bytes(spoilt)
+    with pytest.raises(BCRLError, match=r"damaged; remove .* to record anew|cut short") as error:
+        collect_remote(short(), **ASKED | {"steps": 160}, folder=tmp_path, workers=1)
+    assert "\n" not in str(error.value)
+
+
 def test_an_environment_without_an_end_is_refused(capsys, tmp_path) -> None:
     words = ["gym:fake_world:Endless-v0", "--python", sys.executable, "--out", str(tmp_path / "log.npz")]
     with pytest.raises(SystemExit):
@@ -151,12 +184,12 @@ def test_the_actor_in_numpy_is_the_actor() -> None:
     random = np.random.default_rng(0)
     shares = random.random((6, 3)).astype(np.float32)
     noise = random.normal(size=(6, 3, 2)).astype(np.float32)
-    table = _Table(agent, Scaling(4), shares, noise, (0, 0))
+    table = Table(agent, Scaling(4), shares, noise, (0, 0))
     table.current[:] = random.normal(size=(3, 4))
     table.times[:] = 0, 3, 6  # the last column is full
     at = np.array([0, 3, 5]), np.arange(3)
     means = jax.vmap(agent.actor)(with_share(table.current, shares[at]))
-    np.testing.assert_allclose(table._draw(), means + noise[at] * np.exp(-1.0), atol=1e-6)
+    np.testing.assert_allclose(table.draw(), means + noise[at] * np.exp(-1.0), atol=1e-6)
 
 
 def test_every_task_has_a_number_of_steps() -> None:

@@ -24,10 +24,10 @@ def cache(tmp_path, monkeypatch):
 EMPTY = Lock("fake", "# nothing is needed\n")
 
 
-def quick(lock, python, tick):
+def quick(folder, lock, python, tick):
     """Stands in for venv and pip."""
-    lock.python.parent.mkdir(parents=True)
-    lock.python.symlink_to(sys.executable)
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
 
 
 def has_python311() -> bool:
@@ -54,8 +54,8 @@ def test_a_lock_becomes_an_environment():
 
 
 def test_half_an_environment_is_made_again(monkeypatch):
-    monkeypatch.setattr(module, "_make", quick)
-    quick(EMPTY, "", None)
+    monkeypatch.setattr(module, "make_environment", quick)
+    quick(EMPTY.folder, EMPTY, "", None)
     (EMPTY.folder / "left over").touch()
     assert not is_installed(EMPTY)  # no marker
     install(EMPTY)
@@ -71,11 +71,11 @@ def test_half_an_environment_is_made_again(monkeypatch):
 
 
 def test_a_failure_leaves_nothing(monkeypatch):
-    def fail(lock, python, tick):
-        quick(lock, python, tick)
+    def fail(*arguments):
+        quick(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_make", fail)
+    monkeypatch.setattr(module, "make_environment", fail)
     with pytest.raises(KeyboardInterrupt):
         install(EMPTY)
     assert not EMPTY.folder.exists()
@@ -122,12 +122,12 @@ def test_another_lock_is_another_environment():
 def test_two_installers_make_one_environment(monkeypatch, capsys):
     made = []
 
-    def slow(lock, python, tick):
-        made.append(lock)
+    def slow(*arguments):
+        made.append(arguments)
         time.sleep(0.5)
-        quick(lock, python, tick)
+        quick(*arguments)
 
-    monkeypatch.setattr(module, "_make", slow)
+    monkeypatch.setattr(module, "make_environment", slow)
     monkeypatch.setattr(module, "find_python", lambda: sys.executable)
     threads = [threading.Thread(target=install, args=(EMPTY,)) for _ in range(3)]
     for thread in threads:
@@ -137,6 +137,55 @@ def test_two_installers_make_one_environment(monkeypatch, capsys):
     assert len(made) == 1
     assert is_installed(EMPTY)
     assert "another bcrl is installing fake: waiting" in capsys.readouterr().err
+
+
+KILLED = """
+import os, signal, sys
+from bcrl.worlds.remote import install as module
+module.find_python = lambda: sys.argv[1]
+module.install(module.Lock("fake", "# nothing is needed\\n"))
+"""
+SLOW_VENV = """#!/bin/sh
+# As venv, which starts a program of its own: it goes on after the installer and its child are killed.
+folder=$3
+(trap '' HUP; sleep 1; mkdir -p "$folder/bin"; touch "$folder/bin/late"; touch "$0.done") >/dev/null 2>&1 &
+touch "$0.begun"
+sleep 30
+"""
+
+
+@pytest.mark.parametrize("marker", ["[]", "[" * 100_000, '{"lock": 3}'])
+def test_a_marker_of_any_kind_is_no_installation(marker):
+    quick(EMPTY.folder, EMPTY, "", None)
+    (EMPTY.folder / MARKER).write_text(marker)
+    assert not is_installed(EMPTY)
+
+
+def wait_for(path):
+    for _ in range(600):
+        if path.exists():
+            return
+        time.sleep(0.05)
+    pytest.fail(f"{path} never came")
+
+
+def test_an_installer_never_meets_the_programs_of_a_killed_one(monkeypatch, tmp_path):
+    python = tmp_path / "python3.11"
+    python.write_text(SLOW_VENV)
+    python.chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(python)]) as first:
+        wait_for(tmp_path / "python3.11.begun")
+        first.kill()
+    monkeypatch.setattr(module, "make_environment", quick)
+    monkeypatch.setattr(module, "find_python", lambda: sys.executable)
+    assert install(EMPTY)
+    wait_for(tmp_path / "python3.11.done")
+    assert is_installed(EMPTY)
+    assert sorted(path.name for path in (EMPTY.folder / "bin").iterdir()) == ["python"]
+    other = Lock("fake", "a==1\n")
+    assert install(other)  # and what the first one left is removed
+    left = {path.name for path in worlds_folder().iterdir()}
+    assert left == {"fake.lock", EMPTY.folder.name, other.folder.name}
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):

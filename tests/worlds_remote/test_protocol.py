@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from bcrl.worlds.remote import worker
-from bcrl.worlds.remote.worker import read_message, write_message
+from bcrl.worlds.remote import _worker as worker
+from bcrl.worlds.remote._worker import read_message, write_message
 
 
 def reader(data: bytes):

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
@@ -44,7 +44,7 @@ class Result:
 
 
 Row = TypeVar("Row", bound=Result, covariant=True)
-"""A `Result`, or a kind of it with more columns, such as `bcrl.ship.evaluate.ShipResult`."""
+"""A `Result`, or a kind of it with more columns, such as `bcrl.ship._evaluate.ShipResult`."""
 
 
 class Results(Sequence[Row], Generic[Row]):
@@ -123,7 +123,10 @@ def read_columns(path: str | os.PathLike) -> list[str]:
     if not path.is_file():
         raise BCRLError(f"{path}: there is no such file")
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
-        return next(csv.reader(file), [])
+        try:
+            return next(csv.reader(file), [])
+        except csv.Error as error:  # such as a field of more than 131,072 characters
+            raise BCRLError(f"{path}: line 1 is damaged ({error}): evaluate again") from None
 
 
 K = TypeVar("K", bound=Result)
@@ -142,7 +145,7 @@ def read_results(path: str | os.PathLike, kind: type[K] = Result) -> Results[K]:
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
         reader = csv.reader(file)
         next(reader)
-        for number, row in enumerate(reader, start=2):
+        for number, row in enumerate(_rows(reader, path), start=2):
             try:
                 values = [field.type(text) for field, text in zip(fields(kind), row, strict=True)]  # type: ignore[operator]
             except ValueError as error:
@@ -156,3 +159,10 @@ def read_results(path: str | os.PathLike, kind: type[K] = Result) -> Results[K]:
                 )
             results.append(result)
     return Results(results)
+
+
+def _rows(reader: Any, path: str | os.PathLike) -> Iterator[list[str]]:
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise BCRLError(f"{path}: line {reader.line_num} is damaged ({error}): evaluate again") from None

@@ -136,7 +136,21 @@ def scan(
         tick(steps - low if ended else min(length, steps - low))
         if ended:
             break
-    return jax.tree.map(lambda *pieces: np.concatenate(pieces)[:steps], *parts)
+    rows, trace = jax.tree.map(lambda *pieces: np.concatenate(pieces)[:steps], *parts)
+    _check(rows, world)
+    return rows, trace
+
+
+def _check(rows: np.ndarray, world: JaxWorld) -> None:
+    """Refuses rewards that are not finite, and costs that are not finite or negative."""
+    bad = ~np.isfinite(rows[..., :2])
+    bad[..., 1] |= rows[..., 1] < 0
+    if bad.any():
+        step, episode, column = (int(place[0]) for place in np.nonzero(bad))
+        raise BCRLError(
+            f"{world.name}: in episode {episode} the {('reward', 'cost')[column]} of step {step} is "
+            f"{rows[step, episode, column]:g}; rewards must be finite, costs also 0 or more"
+        )
 
 
 @eqx.filter_jit

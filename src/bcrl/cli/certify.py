@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -34,15 +33,15 @@ class Command:
 
     files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="COSTS")]
     """CSV files with a column cost, one row per episode, such as what bcrl evaluate --out wrote."""
-    threshold: str
-    """What the mean cost is to stay below; several with commas, such as 10,20,40, one for each test."""
-    abort_at: str | None = None
+    threshold: tuple[float, ...]
+    """What the mean cost is to stay below; several, such as 10,20,40, one for each test."""
+    abort_at: tuple[float, ...] | None = None
     """Cost at which an episode is stopped, in deployment too. It keeps the number of episodes small."""
-    largest: str | None = None
+    largest: tuple[float, ...] | None = None
     """A cost that no episode can exceed (default: --abort-at). One of the two is needed."""
     confidence: float = 0.95
     """Probability that a false certificate is never given, over all tests together."""
-    told: str | None = None
+    told: tuple[float, ...] | None = None
     """The threshold the policy was told, to choose rows by the column threshold (default: --threshold)."""
     where: str | None = None
     """Take the rows with these values, such as seed=0 or seed=0,method=bcrl."""
@@ -79,15 +78,8 @@ class Command:
 
     def _tests(self) -> list[dict[str, Any]]:
         """One entry per test: its file, threshold, abort_at, largest and told threshold."""
-        given = {
-            name.replace("-", "_"): (None,) if text is None else numbers(name, text)
-            for name, text in (
-                ("threshold", self.threshold),
-                ("abort-at", self.abort_at),
-                ("largest", self.largest),
-                ("told", self.told),
-            )
-        }
+        names = ("threshold", "abort_at", "largest", "told")
+        given: dict[str, Sequence[Any]] = {name: getattr(self, name) or (None,) for name in names}
         count = max(len(self.files), len(given["threshold"]), len(given["told"]))
         lists: dict[str, Sequence[Any]] = {"file": self.files, **given}
         for name, values in lists.items():

@@ -11,7 +11,7 @@ import tyro
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
-    from bcrl.ship.evaluate import ShipResult
+    from bcrl.ship import ShipResult
 
 # Heading, column of the paper's table, our measure, digits.
 SHIP_COLUMNS = (
@@ -37,7 +37,7 @@ class Command:
         from bcrl.assess import read_results
         from bcrl.bench.formats import markdown_table
         from bcrl.bench.tables import Text
-        from bcrl.ship.evaluate import ShipResult
+        from bcrl.ship import ShipResult
 
         results = read_results(self.results, ShipResult)
         if not results:
@@ -54,7 +54,7 @@ class Command:
 def ship_rows(results: "Sequence[ShipResult]") -> list[list[str]]:
     """The heading, a row for each of our lines, and one for each method that only the paper has."""
     from bcrl.paper.published import NAMES, ship_table
-    from bcrl.ship.evaluate import EXPERT, table_lines
+    from bcrl.ship import table_lines
 
     paper = ship_table()
     method_of = {result.run: result.method for result in results}
@@ -73,7 +73,7 @@ def ship_rows(results: "Sequence[ShipResult]") -> list[list[str]]:
         ade = line.measures["ade"]
         rows.append([
             name if alone else f"{name}, {line.run}",
-            "" if line.run == EXPERT else f"{line.budget:g}",
+            line.allowed,
             *cells,
             _number(ade.mean, ade.error, 0),
         ])  # fmt: skip

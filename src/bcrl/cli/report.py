@@ -33,8 +33,10 @@ class Command:
     """A scenario file of bcrl ship data: adds a map on which the policies sail, as bcrl ship show does."""
     scenario: tuple[int, ...] = ()
     """Scenarios to show, a map each (default: one of the congested test with the median expert's cost)."""
-    budgets: str = "0.5"
-    """What the policies may cost on the map, with commas, as shares of the median expert's."""
+    budgets: tuple[float, ...] = (0.5,)
+    """What the policies may cost on the map, as shares of the median expert's."""
+    thresholds: tuple[float, ...] | None = None
+    """What the policies may cost on the map, in place of --budgets."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked on the map; soft is the rule the paper's theorem covers."""
     frame: Literal["ego", "world"] = "ego"
@@ -68,9 +70,8 @@ class Command:
             "command": self._command(),
         }
         if "scenario" in read_columns(self.results):
-            from bcrl.report.ship.budgets import draw_budgets
-            from bcrl.report.ship.page import run_names, ship_report_page
-            from bcrl.ship.evaluate import ShipResult
+            from bcrl.report.ship import draw_budgets, run_names, ship_report_page
+            from bcrl.ship import ShipResult
 
             results = read_results(self.results, ShipResult)
             page = ship_report_page(results, more=self._map(run_names(results)), **known)
@@ -88,21 +89,21 @@ class Command:
         """The section with the maps, if there is to be one; `names` are runs in the order of the colours."""
         if self.scenarios is None:
             return []
-        from bcrl.cli.ship_show import check_scenario, sail_all
-        from bcrl.report.ship.coastline import read_coastline
-        from bcrl.report.ship.page import map_section, typical_scenario
+        from bcrl.cli.ship_policies import sail_runs
+        from bcrl.report.ship import map_section, read_coastline, typical_scenario
         from bcrl.ship import load_scenarios
 
         scenarios = load_scenarios(self.scenarios)
         which = list(dict.fromkeys(self.scenario)) or [typical_scenario(scenarios)]
         for scenario in which:
-            check_scenario(scenario, scenarios, self.scenarios)
+            scenarios.check(scenario)
         coast = None if self.coastline is None else read_coastline(self.coastline, scenarios.box)
-        sailed, note = sail_all(
+        sailed, note = sail_runs(
             self.policies,
             scenarios,
             which,
             self.budgets,
+            self.thresholds,
             execution=self.execution,
             frame=self.frame,
             seed=self.seed,
@@ -120,7 +121,7 @@ class Command:
             words += ["--scenarios", self.scenarios.name]
             words += ["--scenario", *map(str, self.scenario)] if self.scenario else []
             usual = Command(self.results, self.out)
-            for name in ("budgets", "execution", "frame", "seed"):
+            for name in ("budgets", "thresholds", "execution", "frame", "seed"):
                 value = getattr(self, name)
                 words += [f"--{name}", str(value)] if value != getattr(usual, name) else []
             words += ["--coastline", self.coastline.name] if self.coastline is not None else []

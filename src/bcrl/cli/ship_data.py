@@ -1,5 +1,6 @@
 """`bcrl ship data`: AIS logs to a scenario file."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +11,7 @@ from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
-    from bcrl.ship.scenario import Scenarios
+    from bcrl.ship import Scenarios
 
 
 @dataclass
@@ -34,9 +35,7 @@ class Command:
 
     def run(self) -> None:
         from bcrl.cli.out import check_file
-        from bcrl.ship.file import write
-        from bcrl.ship.make import make_scenarios
-        from bcrl.ship.rule import NEW_YORK, RULES, Box
+        from bcrl.ship import NEW_YORK, RULES, Box, make_scenarios, read_reports, save_scenarios
 
         check_file(self.out, (".npz",), self.overwrite)
         rule = RULES[self.rule]
@@ -48,20 +47,19 @@ class Command:
             box = Box(*edges)
         kinds = tuple(word.strip() for word in self.types.split(",")) if self.types else ()
         if self.logs == ("ny-harbor",):
-            from bcrl.ship.new_york import SOURCE, read_new_york
+            from bcrl.ship import NEW_YORK_SOURCE, read_new_york
 
-            reports, box, source = read_new_york(), box or NEW_YORK, SOURCE
+            reports, box, source = read_new_york(), box or NEW_YORK, NEW_YORK_SOURCE
         elif self.logs:
-            from bcrl.ship.ais import read_reports
-
             reports, box = read_reports(self.logs, box, rule.margin)
             source = ", ".join(Path(log).name for log in self.logs)
         else:
             raise BCRLError("name AIS files, or ny-harbor")
         scenarios = make_scenarios(reports, box, rule, kinds=kinds, source=source)
-        write(scenarios, self.out)
+        save_scenarios(scenarios, self.out)
         show(scenarios)
         print(f"{len(scenarios):,} scenarios: {self.out}")
+        print(f"next: {shlex.join(['bcrl', 'ship', 'log', str(self.out), '--out', 'train.npz'])}")
 
 
 def show(scenarios: "Scenarios") -> None:
@@ -69,7 +67,7 @@ def show(scenarios: "Scenarios") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from bcrl.ship.summary import summarise
+    from bcrl.ship import summarise
 
     about = scenarios.about
     table = Table(title=str(about.get("source", "")), title_justify="left", box=None, pad_edge=False)
@@ -79,7 +77,7 @@ def show(scenarios: "Scenarios") -> None:
         table.add_column(row["part"], justify="right")
     for name in [key for key in rows[0] if key != "part"]:
         table.add_row(name, *(_number(row[name]) for row in rows))
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=max(Console().width, 80))
     console.print(table)
     console.print(
         f"{len(scenarios.ships):,} ships made {len(scenarios.first):,} tracks in the box. "

@@ -1,20 +1,32 @@
 """`bcrl ship evaluate`: trained policies and the experts in the congested test scenarios."""
 
+import math
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from bcrl.budget import Execution
-from bcrl.cli.arguments import numbers
-from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from bcrl.assess.statistics import Estimate
-    from bcrl.ship.evaluate import Line
+    from bcrl.ship import Line
+
+# Heading, measure, digits.
+COLUMNS = (
+    ("ADE\nm", "ade", 0),
+    ("GC-ADE\nm", "gc_ade", 1),
+    ("close\nquarters", "close_quarters", 3),
+    ("accel.\nm/s²", "acceleration", 4),
+    ("speed\nm/s", "speed", 2),
+    ("\nsuccess", "success", 2),
+    ("\ncost", "cost", 1),
+)
 
 
 @dataclass
@@ -25,8 +37,10 @@ class Command:
     """Policy files or folders of runs, each a line of the table; none shows the experts alone."""
     scenarios: Path
     """A scenario file of bcrl ship data."""
-    budgets: str = "0.25,0.5,1"
-    """Allowed costs, with commas, as shares of the median expert's cost in these scenarios."""
+    budgets: tuple[float, ...] = (0.25, 0.5, 1.0)
+    """Allowed costs, as shares of the median expert's cost in these scenarios."""
+    thresholds: tuple[float, ...] | None = None
+    """Allowed costs, such as 5,10, in place of --budgets."""
     episodes: int = 100
     """Scenarios per training seed, drawn without repetition; as many as there are at most."""
     execution: Execution = "finite-horizon"
@@ -46,25 +60,16 @@ class Command:
         from rich.console import Console
 
         from bcrl.cli.out import check_file
-        from bcrl.policy import load_learned
-        from bcrl.ship import load_scenarios
-        from bcrl.ship.evaluate import evaluate_ships, table_lines
-        from bcrl.train.folder import policy_files
+        from bcrl.cli.ship_policies import load_runs
+        from bcrl.ship import evaluate_ships, load_scenarios, table_lines
 
         if self.out is not None:
             check_file(self.out, (".csv",), overwrite=True)
-        budgets = numbers("budgets", self.budgets)
-        scenarios = load_scenarios(self.scenarios)
-        runs = {}
-        for place in self.policies:
-            name = place.resolve().stem if place.is_file() else place.resolve().name
-            if name in runs:
-                raise BCRLError(f"{place}: two of the runs are called {name!r}; rename one folder")
-            runs[name] = [load_learned(file) for file in policy_files(place)]
         results = evaluate_ships(
-            runs,
-            scenarios,
-            budgets=budgets,
+            load_runs(self.policies),
+            load_scenarios(self.scenarios),
+            budgets=self.budgets,
+            thresholds=self.thresholds,
             episodes=self.episodes,
             seed=self.seed,
             frame=self.frame,
@@ -74,54 +79,44 @@ class Command:
         )
         if self.out is not None:
             results.save(self.out)
-        # A narrower table would lose digits: the terminal may wrap it.
-        Console(width=max(Console().width, 130)).print(_table(table_lines(results), str(self.scenarios)))
-        if self.out is not None:
+        Console(width=max(Console().width, 80)).print(_table(table_lines(results), str(self.scenarios)))
+        if self.out is None:
+            print("next: the same with --out ships.csv, to keep the episodes for bcrl report")
+        else:
             print(f"{len(results)} episodes: {self.out}")
+            words = ["bcrl", "report", self.out, "--scenarios", self.scenarios]
+            words += ["--policies", *self.policies] if self.policies else []
+            print(f"next: {shlex.join(map(str, [*words, '--out', 'report.html']))}")
 
 
-def _table(lines: "list[Line]", title: str) -> "Table":
+def _table(lines: "Sequence[Line]", title: str) -> "Table":
+    """A table that fits into 80 columns: errors stand below their means."""
     from rich.table import Table
+    from rich.text import Text
 
     from bcrl.assess.statistics import KEPT_MEANS
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("")
-    for name in (
-        "budget",
-        "ADE m",
-        "GC-ADE m",
-        "close quarters",
-        "accel. m/s²",
-        "speed m/s",
-        "success",
-        "cost",
-        "kept?",
-    ):
+    look: Any = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold"}
+    table = Table(title=Text(title), title_justify="left", **look)
+    table.add_column("", overflow="fold")
+    for name in ("\nbudget", *(column[0] for column in COLUMNS), "\nkept?"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        m = line.measures
-        budget = "" if line.threshold == float("inf") else f"{line.budget:g} = {line.threshold:g}"
-        table.add_row(
-            line.run,
-            budget,
-            _plus_minus(m["ade"], 0),
-            _plus_minus(m["gc_ade"], 1),
-            _plus_minus(m["close_quarters"], 3),
-            _plus_minus(m["acceleration"], 4),
-            _plus_minus(m["speed"], 2),
-            _plus_minus(m["success"], 2),
-            _plus_minus(m["cost"], 1),
-            line.kept or "",
-        )
+        budget = line.allowed
+        if budget and not math.isnan(line.budget):
+            budget += f"\ncost {line.threshold:g}"
+        cells = [_plus_minus(line.measures[measure], digits) for _, measure, digits in COLUMNS]
+        table.add_row(Text(line.run), budget, *cells, line.kept or "")
     table.caption = (
-        "mean ± standard error over seeds and episodes; budget: share of the median expert's cost;\n"
-        "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length"
-        f";\n{KEPT_MEANS}"
+        "Below each mean its standard error over seeds and episodes. budget: share of the median expert's "
+        "cost. ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the "
+        f"length. {KEPT_MEANS}"
     )
     table.caption_justify = "left"
     return table
 
 
 def _plus_minus(value: "Estimate", digits: int) -> str:
-    return f"{value.mean:.{digits}f} ± {value.error:.{digits}f}"
+    """The mean and, below it, its error; one episode has none."""
+    error = "" if math.isnan(value.error) else f"\n±{value.error:.{digits}f}"
+    return f"{value.mean:.{digits}f}{error}"

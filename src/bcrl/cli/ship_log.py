@@ -1,5 +1,6 @@
 """`bcrl ship log`: the experts' transitions as a log to learn from."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -27,8 +28,7 @@ class Command:
 
         from bcrl.cli.out import check_file
         from bcrl.data import FORMATS
-        from bcrl.ship import load_scenarios
-        from bcrl.ship.log import expert_log
+        from bcrl.ship import expert_log, load_scenarios
 
         check_file(self.out, tuple(FORMATS), self.overwrite)
         scenarios = load_scenarios(self.scenarios)
@@ -43,3 +43,5 @@ class Command:
             f"{log.episode_count:,} episodes, {len(log):,} transitions, {log.observation_size} observations, "
             f"mean cost {log.episode_costs.mean():.1f}: {self.out}"
         )
+        train = ["bcrl", "train", "--data", str(self.out), "--out", "runs/ships", "--family", "ship"]
+        print(f"next: {shlex.join(train)}")

@@ -1,5 +1,7 @@
 """`bcrl worlds`: the built-in worlds, the families in processes of their own, and whether they run."""
 
+import shutil
+import textwrap
 from dataclasses import dataclass
 
 import tyro
@@ -27,17 +29,18 @@ class Command:
             lock = read_lock(name)
             members = [task for task in tasks().values() if task.family == family]
             there = is_installed(lock)
-            state = str(lock.folder) if there else f"not installed (bcrl worlds install {name})"
+            state = f"installed\n  {lock.folder}" if there else f"not installed (bcrl worlds install {name})"
             print(f"\n{name}: {len(members)} tasks, {state}")
             if self.tasks:
+                print(f"  {'task':<20} observations  actions  steps  thresholds")
                 for task in members:
-                    sizes = f"{task.observation_size:>3} observations {task.action_size} actions"
+                    sizes = f"{task.observation_size:>12} {task.action_size:>8} {task.horizon:>6}"
                     limits = "/".join(f"{threshold:g}" for threshold in task.thresholds)
-                    print(f"  {task.name:<20} {sizes} {task.horizon:>5} steps  thresholds {limits}")
+                    print(f"  {task.name:<20} {sizes}  {limits}")
             else:
-                print("  " + ", ".join(task.name for task in members))
+                _print_filled(", ".join(task.name for task in members))
             for caveat in sorted({task.caveat for task in members if task.caveat})[:1]:
-                print(f"  {caveat}")
+                _print_filled(caveat)
             if self.check and there:
                 failed += [name] if not _steps(members[0]) else []
         if failed:
@@ -46,8 +49,15 @@ class Command:
             )
 
 
+def _print_filled(text: str) -> None:
+    """Prints an indented paragraph as wide as the terminal, broken between words only."""
+    width = shutil.get_terminal_size().columns - 2
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    print(textwrap.indent("\n".join(lines), "  "))
+
+
 def _steps(task) -> bool:
-    """Whether an environment can be reset and stepped; says so."""
+    """Whether an environment can be reset and stepped; prints the answer."""
     import numpy as np
 
     try:

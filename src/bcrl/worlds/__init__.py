@@ -4,14 +4,14 @@ import sys
 from typing import Any
 
 from bcrl.errors import BCRLError, did_you_mean
-from bcrl.worlds.base import JaxWorld
-from bcrl.worlds.point_circle import PointCircle
-from bcrl.worlds.point_goal import PointGoal
-from bcrl.worlds.point_run import PointRun
+from bcrl.worlds._base import JaxWorld, Step
+from bcrl.worlds._point_circle import PointCircle
+from bcrl.worlds._point_goal import PointGoal
+from bcrl.worlds._point_run import PointRun
 from bcrl.worlds.protocol import World
 from bcrl.worlds.tasks import find_task
 
-__all__ = ["WORLDS", "JaxWorld", "World", "as_world", "built_in_world", "make_world"]
+__all__ = ["WORLDS", "JaxWorld", "Step", "World", "as_world", "built_in_world", "make_world"]
 
 _BUILT_IN: dict[str, type[JaxWorld]] = {world.name: world for world in (PointCircle, PointRun, PointGoal)}
 
@@ -61,7 +61,7 @@ def as_world(given: Any) -> World:
     if isinstance(given, str):
         return make_world(given)
     if isinstance(given, gymnasium.Env):
-        from bcrl.worlds.live import live_world
+        from bcrl.worlds._live import live_world
 
         return live_world(given)
     return given

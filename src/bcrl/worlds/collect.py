@@ -10,9 +10,9 @@ import numpy as np
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.worlds.base import JaxWorld
-from bcrl.worlds.ppo import Agent, Learner, Played, Recipe, draw_shares, learn, start_learner, with_share
-from bcrl.worlds.recorder import Arrays, Recorder
+from bcrl.worlds._base import JaxWorld
+from bcrl.worlds._ppo import Agent, Learner, Played, Recipe, draw_shares, learn, start_learner, with_share
+from bcrl.worlds._recorder import Arrays, Recorder
 
 TRANSITIONS = 200_000
 STEPS = 6_000_000  # played and learnt from, of which the log is a part

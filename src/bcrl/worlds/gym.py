@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.worlds import WORLDS, built_in_world
-from bcrl.worlds.base import JaxWorld, State, Step
+from bcrl.worlds._base import JaxWorld, State, Step
 
 
 class WorldEnv(gymnasium.Env[np.ndarray, np.ndarray]):

@@ -17,10 +17,10 @@ import numpy as np
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.worlds.ppo import Learner, Played, Recipe, draw_shares, learn, start_learner
-from bcrl.worlds.recorder import Recorder
-from bcrl.worlds.remote.partial import Partial
-from bcrl.worlds.remote.play import Scaling, play
+from bcrl.worlds._ppo import Learner, Played, Recipe, draw_shares, learn, start_learner
+from bcrl.worlds._recorder import Recorder
+from bcrl.worlds.remote._partial import Partial
+from bcrl.worlds.remote._play import Scaling, play
 from bcrl.worlds.tasks import Task
 
 RECIPE = Recipe(gamma=0.99, entropy=0.003, log_std=-0.5, epochs=8, minibatches=32, learning_rate=1e-3)

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from bcrl.progress import Tick, progress
 
 INSTALLABLE = ("bullet", "safety-gymnasium", "metadrive")
 MARKER = "bcrl-installed.json"
+UNFINISHED = ".unfinished-"
 # Complete locks leave pip nothing to resolve; several packages state pins that their code does not need.
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--no-deps", "--only-binary", ":all:")
 # Tells the kernel to end this process with its parent, then becomes the program it is given.
@@ -80,9 +82,9 @@ def is_installed(lock: Lock) -> bool:
     """Whether a finished environment of exactly this lock is there, with a Python that still exists."""
     try:
         marker = json.loads((lock.folder / MARKER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
-    return marker.get("lock") == lock.digest and lock.python.exists()
+    return isinstance(marker, dict) and marker.get("lock") == lock.digest and lock.python.exists()
 
 
 def family_python(family: str) -> str:
@@ -94,36 +96,42 @@ def family_python(family: str) -> str:
 
 
 def install(lock: Lock) -> bool:
-    """Makes the environment of a lock. False when it was there already."""
+    """Makes the environment of a lock; False if it was there already."""
     with _only_installer(lock):
         if is_installed(lock):  # perhaps made by the one we waited for
             return False
-        if lock.folder.exists():  # half made, or its Python is gone
-            shutil.rmtree(lock.folder)
+        for left in worlds_folder().glob(f"{UNFINISHED}{lock.family}-*"):
+            shutil.rmtree(left, ignore_errors=True)  # a program of a killed installer may still write there
+        # A new folder each time, renamed when it is complete: what a killed installer started may go on
+        # writing for a while, but never here.
         python = find_python()
+        folder = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{lock.family}-", dir=worlds_folder()))
         packages = sum(not line.startswith("-") for line in lock.pins)
-        with progress(f"installing {lock.family}", packages + 2, "steps") as tick:
-            try:
-                _make(lock, python, tick)
-            except BaseException:
-                shutil.rmtree(lock.folder, ignore_errors=True)
-                raise
-        marker = {"family": lock.family, "lock": lock.digest, "pins": lock.pins, "made": time.time()}
-        write_text(lock.folder / MARKER, json.dumps(marker, indent=1))
+        try:
+            with progress(f"installing {lock.family}", packages + 2, "steps") as tick:
+                make_environment(folder, lock, python, tick)
+            marker = {"family": lock.family, "lock": lock.digest, "pins": lock.pins, "made": time.time()}
+            write_text(folder / MARKER, json.dumps(marker, indent=1))
+            if lock.folder.exists():  # its Python is gone, or its marker
+                shutil.rmtree(lock.folder)
+            folder.chmod(0o755)
+            folder.rename(lock.folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
         return True
 
 
-def _make(lock: Lock, python: str, tick: Tick) -> None:
-    lock.folder.parent.mkdir(parents=True, exist_ok=True)
-    said = _run([python, "-m", "venv", str(lock.folder)])
+def make_environment(folder: Path, lock: Lock, python: str, tick: Tick) -> None:
+    """Makes a virtual environment with the packages of `lock` in an empty folder."""
+    said = _run([python, "-m", "venv", str(folder)])
     if said is not None:
         raise BCRLError(
             f"{python} cannot make virtual environments (on Debian: apt install python3.11-venv): {said}"
         )
     tick(1, "virtual environment")
-    pins = lock.folder / "requirements.txt"
+    pins = folder / "requirements.txt"
     pins.write_text("\n".join(lock.pins), encoding="utf-8")
-    pip = [str(lock.python), *_PIP, "--progress-bar", "off", "-r", str(pins)]
+    pip = [str(folder / "bin" / "python"), *_PIP, "--progress-bar", "off", "-r", str(pins)]
     said = _run(pip, lambda line: _count(line, tick))
     if said is not None:
         raise BCRLError(f"{lock.family} could not be installed: {said}")

@@ -5,6 +5,7 @@ another is started and the caller repeats the episodes that ran there.
 """
 
 import contextlib
+import math
 import os
 import selectors
 import subprocess
@@ -19,8 +20,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from bcrl.errors import BCRLError
+from bcrl.worlds.remote._worker import read_message, write_message
 from bcrl.worlds.remote.install import family_python
-from bcrl.worlds.remote.worker import read_message, write_message
 from bcrl.worlds.tasks import INSTALLS, THRESHOLDS, Task
 
 STEP_SECONDS = 60.0
@@ -46,6 +47,11 @@ class Outcome:
 
 class Envs(Protocol):
     """Environments for `slots` episodes side by side: a `Pool` of workers, or one in this process."""
+
+    @property
+    def name(self) -> str:
+        """The world's."""
+        ...
 
     @property
     def slots(self) -> int: ...
@@ -90,6 +96,9 @@ class Rows:
         resets = {slot: seed(row) for slot, row in self.slots.items() if row in self.fresh}
         found = envs.round(resets, running)
         of = dict(self.slots)
+        if fault := _fault(found):
+            row = of[fault[0]]
+            raise BCRLError(f"{envs.name}: in episode {row} (seed {seed(row)}) {fault[1]}")
         self.fresh -= {of[slot] for slot in found.seen}
         lost = [of[slot] for slot in found.lost if slot in of]
         self.end(lost)
@@ -105,6 +114,19 @@ class Rows:
         gone = set(rows)
         self.fresh -= gone
         self.slots = {slot: row for slot, row in self.slots.items() if row not in gone}
+
+
+def _fault(found: Outcome) -> tuple[int, str] | None:
+    """The first slot with a number that would make results meaningless, and what is wrong with it."""
+    for slot, (reward, cost, *_) in found.stepped.items():
+        if not math.isfinite(reward):
+            return slot, f"a reward is {reward:g}; rewards must be finite"
+        if not 0.0 <= cost < math.inf:
+            return slot, f"a cost is {cost:g}; costs must be finite and 0 or more"
+    if np.isfinite(list(found.seen.values())).all():
+        return None
+    slot = next(slot for slot, seen in found.seen.items() if not np.isfinite(seen).all())
+    return slot, "an observation holds NaN or infinity"
 
 
 class Pool:
@@ -125,7 +147,7 @@ class Pool:
         wanted = _cores() if workers is None else workers
         if wanted < 1 or slots < 1:
             raise BCRLError(f"workers is {wanted} and slots {slots}, but both must be at least 1")
-        self.task = task
+        self.task, self.name = task, task.name
         count = min(wanted, slots)
         copies = min(_most_copies(task), -(-slots // count))
         self.slots = min(slots, count * copies)
@@ -198,7 +220,7 @@ class _Worker:
     def launch(self) -> None:
         self.end()
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `end`)
-        with as_file(files("bcrl.worlds.remote").joinpath("worker.py")) as script:
+        with as_file(files("bcrl.worlds.remote").joinpath("_worker.py")) as script:
             command = [self.python, str(script), str(os.getpid())]
             try:
                 self.process = subprocess.Popen(
@@ -282,8 +304,8 @@ class _Worker:
             selector.register(pipe, selectors.EVENT_READ)
             try:
                 header, arrays = read_message(read)
-            except EOFError:
-                return None
+            except (EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+                return None  # no answer, or bytes that are none
         if "error" in header:
             raise BCRLError(f"{self.task.name} failed in its worker: {' '.join(header['error'].split())}")
         return header, arrays
@@ -355,8 +377,11 @@ def sizes(name: str, facts: Mapping[str, Any]) -> dict[str, int]:
             f"{name}: its actions lie in {facts['action_low']:g}…{facts['action_high']:g}, but policies "
             "act in -1…1: wrap it in gymnasium.wrappers.RescaleAction"
         )
+    horizon = facts["horizon"] or 0
+    if not 0 <= horizon < 2**31:
+        raise BCRLError(f"{name}: max_episode_steps is {horizon}, but must be below 2,147,483,648")
     return {
         "observation_size": facts["observation_size"],
         "action_size": facts["action_size"],
-        "horizon": facts["horizon"] or 0,
+        "horizon": horizon,
     }

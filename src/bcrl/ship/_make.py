@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcrl.errors import BCRLError
-from bcrl.ship.ais import KINDS, UNKNOWN, Reports
-from bcrl.ship.cleaning import Chunks, clean
-from bcrl.ship.interpolate import Track, make_tracks
-from bcrl.ship.rule import Box, Rule
-from bcrl.ship.scenario import CLOSE_METRES, TEST_SHARE, Scenarios
-from bcrl.ship.scene import distances, make_scene
+from bcrl.ship._ais import KINDS, UNKNOWN, Reports
+from bcrl.ship._cleaning import Chunks, clean
+from bcrl.ship._interpolate import Track, make_tracks
+from bcrl.ship._rule import Box, Rule
+from bcrl.ship._scenarios import CLOSE_METRES, TEST_SHARE, Scenarios
+from bcrl.ship._scene import distances, make_scene
 
 
 def make_scenarios(

@@ -16,16 +16,23 @@ from bcrl.report.document import Part, around
 from bcrl.report.inline_svg import inline_svg
 from bcrl.report.markup import HTML, Piece, element
 from bcrl.report.sections import about, cell, check_same, kept_cell, page, section, table, usage
-from bcrl.report.ship.budgets import PANELS, draw_panel_alone
-from bcrl.report.ship.coastline import Coastline
-from bcrl.report.ship.map import map_part, route_looks, scene, series, swatch
-from bcrl.report.ship.tracks import make_map
+from bcrl.report.ship._budgets import PANELS, draw_panel_alone
+from bcrl.report.ship._coastline import Coastline
+from bcrl.report.ship._map import map_part, route_looks, scene, series, swatch
+from bcrl.report.ship._tracks import make_map
 from bcrl.report.theme import MARKERS, PAGE
-from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
-from bcrl.ship.metrics import Measures, measure
-from bcrl.ship.rollout import Voyages, replay
-from bcrl.ship.scenario import Scenarios
-from bcrl.ship.simulator import make_ship_world
+from bcrl.ship import (
+    EXPERT,
+    Line,
+    Measures,
+    Scenarios,
+    ShipResult,
+    Voyages,
+    make_ship_world,
+    measure,
+    replay,
+    table_lines,
+)
 
 DIGITS = {
     "ade": 0, "gc_ade": 1, "close_quarters": 3, "acceleration": 4, "speed": 2, "success": 2, "cost": 1,
@@ -67,7 +74,7 @@ def ship_report_page(
     command: str = "",
     more: Sequence[Part] = (),
 ) -> str:
-    """The page as text; as `bcrl.report.report_page`, with the measures of ships."""
+    """The page as text, like `bcrl.report.report_page`, with the measures of ships."""
     if not results:
         raise BCRLError("the results hold no episode: run bcrl ship evaluate with --out first")
     names = run_names(results)
@@ -197,9 +204,9 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
 
 
 def _budget(line: Line) -> Piece:
-    if line.run == EXPERT:
-        return ""
-    return [f"{line.budget:g}", element("small", f"cost {line.threshold:g}")]
+    if line.run == EXPERT or np.isnan(line.budget):
+        return line.allowed
+    return [line.allowed, element("small", f"cost {line.threshold:g}")]
 
 
 def _verdict(name: str, lines: Sequence[Line]) -> str:
@@ -208,9 +215,10 @@ def _verdict(name: str, lines: Sequence[Line]) -> str:
     middle = mine[len(mine) // 2]
     experts = [line.measures["close_quarters"].mean for line in lines if line.run == EXPERT]
     beside = f" (the experts: {words.percent(experts[0])})" if experts else ""
-    kept = words.kept_words([(f"{line.budget:g}", line.kept) for line in mine if line.kept])
+    kept = words.kept_words([(line.allowed, line.kept) for line in mine if line.kept])
+    allowed = middle.allowed if np.isnan(middle.budget) else f"{middle.allowed} of the median expert's cost"
     return (
-        f"told to keep to {middle.budget:g} of the median expert's cost, it is in close quarters on "
+        f"told to keep to {allowed}, it is in close quarters on "
         f"{words.percent(middle.measures['close_quarters'].mean)} of its steps{beside} and reaches the goal "
         f"in {words.percent(middle.measures['success'].mean)} of episodes. "
         f"Budgets {kept}."
@@ -221,7 +229,7 @@ def _describe(panel: str, lines: Sequence[Line]) -> str:
     """A panel in words, for those who do not see it."""
     name, digits, what = PANELS[panel].measure, DIGITS[PANELS[panel].measure], PANELS[panel].words
     told = [
-        f"{line.run}{f' at budget {line.budget:g}' if line.run != EXPERT else ''}: "
+        f"{line.run}{f' at budget {line.allowed}' if line.run != EXPERT else ''}: "
         f"{what} {words.interval(line.measures[name], digits)}"
         for line in lines
     ]

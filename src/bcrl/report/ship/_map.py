@@ -19,14 +19,15 @@ import numpy as np
 from bcrl.files import write_text
 from bcrl.report.document import Part, around, document
 from bcrl.report.markup import HTML, element
-from bcrl.report.ship.coastline import Coastline
-from bcrl.report.ship.tracks import Map, Route
+from bcrl.report.ship._coastline import Coastline
+from bcrl.report.ship._tracks import Map, Route
 from bcrl.report.theme import DARK, LIGHT
-from bcrl.ship.rule import SECONDS
-from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
+from bcrl.ship import CLOSE_METRES, GOAL_METRES, SECONDS, Box, Scenarios
 
 CELL = 50.0
-"""Metres: the grain at which sailed water is shown, about a step of a ship."""
+"""Metres: the size of a cell of sailed water, about a step of a ship."""
+MOST_CELLS = 4_000_000
+"""A box with more of them, 100 km by 100 km, has larger cells."""
 WATER = {LIGHT: "#dcebf5", DARK: "#1c3040"}
 SERIES = (0, 2, 3, 5, 4, 1)
 """Colours of a report's series in this order: orange last, for close quarters are drawn in a like one."""
@@ -37,8 +38,8 @@ STILL = 1.0
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a map says about a route in words. Steps after the goal do not count, as in the measures."""
+class RouteFacts:
+    """The numbers of a route in the table of a map. Steps after the goal do not count, as in the measures."""
 
     name: str
     steps: int
@@ -47,18 +48,18 @@ class Told:
     reached: bool
 
 
-def told(drawn: Map) -> list[Told]:
-    """The expert first."""
+def describe_routes(drawn: Map) -> list[RouteFacts]:
+    """The facts of every route, the expert's first."""
     routes = {"expert": drawn.expert} | drawn.routes
-    return [_told(name, route, drawn.goal) for name, route in routes.items()]
+    return [_route_facts(name, route, drawn.goal) for name, route in routes.items()]
 
 
-def _told(name: str, route: Route, goal: np.ndarray) -> Told:
+def _route_facts(name: str, route: Route, goal: np.ndarray) -> RouteFacts:
     place = route.place[route.present]
     steps = len(place) - 1
     if route.reached:
         steps = 1 + int(np.argmax(np.hypot(*(place[1:] - goal).T) < GOAL_METRES))
-    return Told(name, steps, int(route.close[1 : steps + 1].sum()), route.reached)
+    return RouteFacts(name, steps, int(route.close[1 : steps + 1].sum()), route.reached)
 
 
 def start_time(scenarios: Scenarios, scenario: int) -> datetime:
@@ -72,10 +73,17 @@ def when(scenarios: Scenarios, scenario: int) -> str:
     return f"{start.day} {start:%B %Y, %H:%M} UTC"
 
 
+def cell_size(box: Box) -> float:
+    """Metres: CELL, or in a large box the multiple of it that makes about MOST_CELLS cells."""
+    columns, rows = (np.ceil(metres / CELL) for metres in box.size)
+    return CELL * float(np.ceil(np.sqrt(columns * rows / MOST_CELLS)))
+
+
 def sailed_water(scenarios: Scenarios) -> np.ndarray:
     """(rows, columns) bool from the south-west: cells in which any ship of the log ever was."""
-    columns, rows = (int(np.ceil(metres / CELL)) for metres in scenarios.box.size)
-    column, row = (scenarios.samples[:, :2] // CELL).astype(int).T
+    cell = cell_size(scenarios.box)
+    columns, rows = (int(np.ceil(metres / cell)) for metres in scenarios.box.size)
+    column, row = (scenarios.samples[:, :2] // cell).astype(int).T
     cells = np.zeros((rows, columns), bool)
     cells[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)] = True
     return cells
@@ -138,7 +146,7 @@ def map_part(
     """
     looks = route_looks(drawn, policies)
     chart = [_picture(drawn.scenario), _controls(name, len(drawn.seconds))]
-    facts = [_table(told(drawn), looks), _layers(coastline), _help(drawn, alone)]
+    facts = [_table(describe_routes(drawn), looks), _layers(coastline), _help(drawn, alone)]
     data = HTML(_json(_data(scenarios, drawn, coastline, looks)))
     inside = [
         element("div", chart, class_="chart"),
@@ -219,7 +227,7 @@ def _controls(name: str, moments: int) -> HTML:
     ], class_="controls")  # fmt: skip
 
 
-def _table(rows: list[Told], looks: list[str]) -> HTML:
+def _table(rows: list[RouteFacts], looks: list[str]) -> HTML:
     names = ("ship", "steps in close quarters", "goal after", "speed", "nearest")
     head = element("thead", element("tr", [element("th", name, scope="col") for name in names]))
     lines = []
@@ -327,7 +335,7 @@ def _data(scenarios: Scenarios, drawn: Map, coastline: Coastline | None, looks: 
         "moments": len(drawn.seconds),
         "routes": routes,
         "neighbours": neighbours,
-        "cell": CELL,
+        "cell": cell_size(drawn.box),
         "water": _runs(sailed_water(scenarios)),
         "land": [[_decimetres(ring) for ring in rings] for rings in coastline.land],
         "coast": [_decimetres(line) for line in coastline.lines],

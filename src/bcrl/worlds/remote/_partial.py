@@ -1,4 +1,4 @@
-"""A recording that is not finished: what it takes to go on after a stop, in one file, all or nothing."""
+"""Checkpoints of a recording, from which it continues after a stop."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,10 @@ import numpy as np
 import bcrl
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
-from bcrl.tensors import read_header
-from bcrl.worlds.ppo import Learner
-from bcrl.worlds.recorder import Recorder
-from bcrl.worlds.remote.play import Scaling
+from bcrl.tensors import read_header, tensors_sha256
+from bcrl.worlds._ppo import Learner
+from bcrl.worlds._recorder import Recorder
+from bcrl.worlds.remote._play import Scaling
 
 FILE = "recording.safetensors"
 
@@ -44,6 +44,7 @@ class Partial:
             "rounds": rounds,
             "random": recorder.random.bit_generator.state,
         }
+        header["sha256"] = _digest(header, tensors)
         with atomic_path(self.folder / FILE) as temporary:
             save_file(tensors, temporary, metadata={"bcrl": json.dumps(header)})
 
@@ -51,17 +52,14 @@ class Partial:
         """Rounds done and the learner after them; `scaling` and `recorder` are filled in place."""
         if self.folder is None or not (self.folder / FILE).exists():
             return 0, learner
-        from safetensors.numpy import load_file
-
         path = self.folder / FILE
-        header = read_header(path, "recording")
+        header, tensors = self._read(path)
         for name, value in self.settings.items():
             if (before := header["settings"].get(name)) != value:
                 raise BCRLError(
-                    f"{path}: {name} was {before} and is now {value}; go on with the same, or remove "
+                    f"{path}: {name} was {before} and is now {value}; continue with the same, or remove "
                     f"{self.folder} to record anew"
                 )
-        tensors = load_file(path)
         arrays, functions = eqx.partition(learner, eqx.is_array)
         leaves, structure = jax.tree.flatten(arrays)
         leaves = [jnp.asarray(tensors[f"learner/{i}"], leaf.dtype) for i, leaf in enumerate(leaves)]
@@ -72,3 +70,23 @@ class Partial:
         recorder.held = int(recorder.parts[0]["lengths"].sum())
         recorder.random.bit_generator.state = header["random"]
         return header["rounds"], eqx.combine(jax.tree.unflatten(structure, leaves), functions)
+
+    def _read(self, path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """The header and the tensors, if they are as they were written."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        header = read_header(path, "recording")
+        try:
+            tensors = load_file(path)
+            if header.pop("sha256", None) == _digest(header, tensors):
+                return header, tensors
+        except (SafetensorError, OSError, ValueError, TypeError, KeyError):
+            pass
+        raise BCRLError(f"{path}: damaged; remove {self.folder} to record anew")
+
+
+def _digest(header: dict[str, Any], tensors: dict[str, np.ndarray]) -> str:
+    """SHA-256 of everything in the file."""
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    return tensors_sha256({"header": text, **tensors})

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import JaxWorld, Step
-from bcrl.worlds.point import Point, push
+from bcrl.worlds._base import JaxWorld, Step
+from bcrl.worlds._point import Point, push
 
 WALL = 2.0  # |x| and |y| at most
 GOAL_RADIUS = 0.3

@@ -5,10 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.ship.rollout import Voyages
-from bcrl.ship.rule import SECONDS, Box
-from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
-from bcrl.ship.scene import distances, make_scene
+from bcrl.ship import CLOSE_METRES, GOAL_METRES, SECONDS, Box, Scenarios, Voyages, distances, make_scene
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,9 @@ def make_map(scenarios: Scenarios, scenario: int, sailed: Mapping[str, Voyages] 
     expert = scenarios.expert(scenario)
     moments = max([len(expert), *(int(voyages.lengths[row]) + 1 for _, voyages, row in rows)])
     track = scenarios.track[scenario]
-    scene, first = make_scene(scenarios, after=moments)
+    after = np.zeros(len(scenarios.first), np.int64)
+    after[track] = moments - len(expert)
+    scene, first = make_scene(scenarios, after=after)
     clock = first[track] + np.arange(moments)
     ship = int(scenarios.ship[track])
 

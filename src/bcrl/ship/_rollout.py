@@ -1,5 +1,6 @@
 """Episodes in chosen scenarios, recorded step by step: of policies, and of the experts themselves."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ from bcrl.budget import Execution
 from bcrl.learn.protocol import Insight
 from bcrl.policy import Policy
 from bcrl.progress import progress
-from bcrl.ship.scenario import Scenarios
-from bcrl.ship.simulator import ShipState, ShipWorld
+from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,27 @@ def sail(
     )
     begun = start(policy.actor, jax.random.split(jax.random.key(seed), len(scenario)), goal)
     return _voyages(policy.actor, world, begun, scenario, np.asarray(threshold, float), seed)
+
+
+def sail_all(
+    policies: Mapping[str, Policy],
+    scenarios: Scenarios,
+    which: Sequence[int] | np.ndarray,
+    thresholds: Sequence[float] | np.ndarray,
+    *,
+    seed: int = 0,
+    frame: Frame = "ego",
+    execution: Execution | None = None,
+) -> dict[str, Voyages]:
+    """One episode of every policy, by its name, in each of these scenarios at each threshold."""
+    if not policies:
+        return {}
+    world = make_ship_world(scenarios, frame=frame)
+    scenario, threshold = np.repeat(which, len(thresholds)), np.tile(thresholds, len(which))
+    return {
+        name: sail(policy, world, scenario, threshold, seed=seed, execution=execution)
+        for name, policy in policies.items()
+    }
 
 
 def replay(world: ShipWorld, scenarios: Scenarios, scenario: np.ndarray) -> Voyages:

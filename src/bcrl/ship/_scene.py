@@ -5,7 +5,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.ship.scenario import Scenarios
+from bcrl.ship._scenarios import Scenarios
 
 HISTORY = 5
 """Samples of the past, the present one included, that an observation shows."""
@@ -39,18 +39,19 @@ def slots(scenarios: Scenarios) -> NDArray[np.int32]:
 
 
 def make_scene(
-    scenarios: Scenarios, *, after: int = 0, at_least: int = 1
+    scenarios: Scenarios, *, after: int | NDArray[np.int64] = 0, at_least: int = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The table (moments, slots, 5) of x, y, speed, heading and ship, and each track's first moment in it.
 
-    The ship is a row of `scenarios.ships`, or -1 where the slot is empty. There are HISTORY - 1 empty moments
-    before the first sample and `after` behind the last, so that no episode looks beyond the table, and
-    `at_least` slots or more.
+    The ship is a row of `scenarios.ships`, or -1 where the slot is empty. `after` is how many moments an
+    episode may last beyond the end of its track: one number, or one for each track. Around every track there
+    are HISTORY - 1 moments before it and `after` behind it. Times that lie around no track are left out, so
+    the table grows with the samples, not with the time they span. It has `at_least` slots or more.
     """
     column = slots(scenarios)
-    first = scenarios.first - scenarios.first.min() + HISTORY - 1
     counts = np.diff(scenarios.offsets)
-    moments = int((first + counts).max()) + after
+    first = _without_silence(scenarios.first, counts + after)
+    moments = int((first + counts + after).max())
     width = max(int(column.max()) + 1, at_least)
     scene = np.zeros((moments, width, 5), np.float32)
     scene[..., 4] = ABSENT
@@ -59,6 +60,17 @@ def make_scene(
     scene[(*place, slice(0, 4))] = scenarios.samples
     scene[(*place, 4)] = np.repeat(scenarios.ship, counts)
     return scene, first
+
+
+def _without_silence(first: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The first moments of tracks on a clock that skips the time around no track."""
+    order = np.argsort(first, kind="stable")
+    begin = first[order] - (HISTORY - 1)
+    end = np.maximum.accumulate(first[order] + lengths[order])
+    silence = np.maximum(begin[1:] - end[:-1], 0)
+    moved = np.empty_like(first)
+    moved[order] = first[order] - np.cumsum([begin[0], *silence])
+    return moved
 
 
 def distances(

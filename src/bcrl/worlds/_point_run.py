@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import JaxWorld, Step
+from bcrl.worlds._base import JaxWorld, Step
 
 SECONDS = 0.1  # per step
 ACCELERATION = 3.5  # of a full throttle

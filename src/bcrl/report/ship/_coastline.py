@@ -12,7 +12,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.ship.rule import Box
+from bcrl.ship import Box
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The traffic of the whole log is one table (moments, slots, 5) on a clock of 10 s
 and the ship's own past, so thousands run at once under `vmap`: a step gathers a row and chooses the nearest.
 """
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -13,19 +14,48 @@ import numpy as np
 
 from bcrl.errors import BCRLError
 from bcrl.learn.protocol import Spec
-from bcrl.ship.quirks import Quirks
-from bcrl.ship.rule import MAX_SPEED, SECONDS
-from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
-from bcrl.ship.scene import HISTORY, make_scene
-from bcrl.worlds.base import JaxWorld, Step
+from bcrl.ship._rule import MAX_SPEED, SECONDS
+from bcrl.ship._scenarios import CLOSE_METRES, GOAL_METRES, Scenarios
+from bcrl.ship._scene import HISTORY, make_scene
+from bcrl.worlds import JaxWorld, Step
 from bcrl.worlds.protocol import check_sizes
 
 Frame = Literal["ego", "world"]
 NEIGHBOURS = 10
 KM = 1000.0
 FAST = 10.0  # m/s, the unit of speed in observations
+MOST_STEPS = 100_000  # of an episode: eleven days
 BUDGETS = (0.25, 0.5, 1.0)
 """Shares of the median expert's cost at which a policy is judged."""
+
+
+@dataclass(frozen=True)
+class Quirks:
+    """The defaults are right; ORIGINAL has what the original does."""
+
+    padding: Literal["mask", "zeros"] = "mask"
+    """Rows of absent ships and of the unseen past are marked absent, or only zeros."""
+    alone: Literal["far", "close"] = "far"
+    """With no other ship in sight the nearest is infinitely far away, or at 0 m, which is close quarters."""
+    cost_timing: Literal["after", "before"] = "after"
+    """The cost of a step looks at the distances after it, or before it."""
+    first_twice: bool = False
+    """The first observation shows the first state twice, as if the ship had lain still for a step."""
+    reward: Literal["goal", "repository"] = "goal"
+    """100 at the goal; or, as published, 1 at the goal and -100 when cut short."""
+    limits: Literal["speed", "box"] = "speed"
+    """A full action is 200 m and half a turn, which every logged ship keeps; or a twentieth of the box and a
+    quarter turn, which some do not."""
+
+
+ORIGINAL = Quirks(
+    padding="zeros",
+    alone="close",
+    cost_timing="before",
+    first_twice=True,
+    reward="repository",
+    limits="box",
+)
 
 
 class ShipState(NamedTuple):
@@ -242,10 +272,12 @@ def make_ship_world(
     among = scenarios.evaluation if among is None else np.asarray(among)
     if not len(among) or among.min() < 0 or among.max() >= len(scenarios):
         raise BCRLError(f"the scenarios are numbered 0 to {len(scenarios) - 1}; name at least one of them")
-    if limit is not None and limit < 1:
-        raise BCRLError(f"the limit is {limit} steps, but must be 1 or more")
+    if limit is not None and not 1 <= limit <= MOST_STEPS:
+        raise BCRLError(f"the limit is {limit} steps, but must be 1 to {MOST_STEPS:,}")
     limits = 2 * scenarios.steps if limit is None else np.full(len(scenarios), limit)
-    scene, first = make_scene(scenarios, after=int(limits.max()), at_least=NEIGHBOURS)
+    after = np.zeros(len(scenarios.first), np.int64)
+    np.maximum.at(after, scenarios.track, limits - scenarios.steps)
+    scene, first = make_scene(scenarios, after=after, at_least=NEIGHBOURS)
     own = np.stack([scenarios.expert(i)[0] for i in range(len(scenarios))])
     if frame == "ego":
         scene[..., 2:4] = velocity(scene[..., 2], scene[..., 3])
@@ -263,7 +295,7 @@ def make_ship_world(
         frame=frame,
         quirks=quirks,
         horizon=int(limits[among].max()),
-        thresholds=tuple(share * expert_cost for share in BUDGETS),
+        thresholds=tuple(dict.fromkeys(share * expert_cost for share in BUDGETS)),
     )
 
 

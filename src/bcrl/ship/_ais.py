@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.ship.rule import KNOT, SINGAPORE, Box
+from bcrl.ship._rule import KNOT, SINGAPORE, Box
 
 if TYPE_CHECKING:
     import polars as pl
@@ -180,13 +180,11 @@ def _open(path: Path) -> tuple["pl.LazyFrame", Layout, dict[str, str]]:
         raise BCRLError(f"{path}: unzip it first, and give the .csv inside")
     try:
         if kind.endswith(".parquet"):
-            frames = [pl.scan_parquet(path)]
+            frames = [pl.scan_parquet(path, glob=False)]
         elif kind.endswith((".csv", ".csv.gz", ".csv.zst")):
-            # All as text: a word in a column of numbers is then a bad row, not the end of reading.
-            frames = [
-                pl.scan_csv(path, separator=mark, infer_schema=False, truncate_ragged_lines=True)
-                for mark in (",", ";")
-            ]
+            # All as text, and bad bytes replaced: either makes a row bad, and does not end the reading.
+            options: Any = {"infer_schema": False, "truncate_ragged_lines": True, "encoding": "utf8-lossy"}
+            frames = [pl.scan_csv(path, separator=mark, glob=False, **options) for mark in (",", ";")]
         else:
             raise BCRLError(
                 f"{path}: unknown suffix {path.suffix!r}; known: .csv, .csv.gz, .csv.zst, .parquet"

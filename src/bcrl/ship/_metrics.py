@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bcrl.ship.rollout import Voyages
-from bcrl.ship.rule import SECONDS
-from bcrl.ship.scenario import Scenarios
+from bcrl.ship._rollout import Voyages
+from bcrl.ship._rule import SECONDS
+from bcrl.ship._scenarios import Scenarios
 
 
 @dataclass(frozen=True)

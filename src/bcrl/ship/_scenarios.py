@@ -1,6 +1,5 @@
 """Scenarios: tracks of one ship each, with the traffic around them, the split and the scores. numpy only."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.ship.rule import Box
+from bcrl.errors import BCRLError
+from bcrl.ship._rule import SECONDS, Box
 
 GOAL_METRES = 200.0
 """Nearer than this to the goal, it is reached."""
@@ -82,6 +82,14 @@ class Scenarios:
         """The congested fifth of the test scenarios."""
         return self.most_congested(np.flatnonzero(self.test))
 
+    def check(self, scenario: int) -> None:
+        """Refuses a number that no scenario has."""
+        if not 0 <= scenario < len(self):
+            raise BCRLError(
+                f"there is no scenario {scenario}; they are 0 to {len(self) - 1}, "
+                f"such as {self.evaluation[0]} of the test"
+            )
+
     def most_congested(self, among: NDArray[np.int64]) -> NDArray[np.int64]:
         """The fifth (at least one) of these scenarios with the most traffic, in their order."""
         count = max(1, round(CONGESTED_SHARE * len(among)))
@@ -89,8 +97,35 @@ class Scenarios:
         return np.sort(among[order[:count]])
 
 
-def load_scenarios(path: str | os.PathLike[str]) -> Scenarios:
-    """Reads a scenario file and checks everything in it."""
-    from bcrl.ship.file import read
+PARTS = ("all", "congested fifth", "training", "test", "congested fifth of the test")
 
-    return read(path)
+
+def summarise(scenarios: Scenarios) -> list[dict[str, Any]]:
+    """A row for each of PARTS."""
+    everything = np.arange(len(scenarios))
+    chosen = {
+        "all": everything,
+        "congested fifth": scenarios.most_congested(everything),
+        "training": scenarios.training,
+        "test": np.flatnonzero(scenarios.test),
+        "congested fifth of the test": scenarios.evaluation,
+    }
+    return [{"part": part, **_facts(scenarios, chosen[part])} for part in PARTS]
+
+
+def _facts(scenarios: Scenarios, which: np.ndarray) -> dict[str, Any]:
+    steps = scenarios.steps[which]
+    metres = [
+        float(np.hypot(*np.diff(scenarios.expert(index)[:, :2].astype(float), axis=0).T).sum())
+        for index in which
+    ]
+    return {
+        "ships": len(np.unique(scenarios.ship[scenarios.track[which]])),
+        "scenarios": len(which),
+        "transitions": int(steps.sum()),
+        "until the goal": int(scenarios.steps_to_goal[which].sum()),
+        "mean speed, m/s": float(sum(metres) / (SECONDS * steps.sum())),
+        "close quarters": float((scenarios.close_quarters[which] * steps).sum() / steps.sum()),
+        "other ships": float((scenarios.congestion[which] * (steps + 1)).sum() / (steps + 1).sum()),
+        "median expert cost": float(np.median(scenarios.expert_cost[which])),
+    }

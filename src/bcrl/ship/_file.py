@@ -2,18 +2,17 @@
 
 import json
 import os
-import zipfile
-import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bcrl.data import read_npz
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
-from bcrl.ship.rule import Box
-from bcrl.ship.scenario import Scenarios
+from bcrl.ship._rule import SECONDS, Box
+from bcrl.ship._scenarios import Scenarios
 
 VERSION = 1
 AGAIN = "make it again with bcrl ship data"
@@ -32,10 +31,12 @@ ARRAYS = {
 }
 """Name of each array, its type and rank."""
 SCORES = ("congestion", "close_quarters", "expert_cost", "test")
+LATEST = 253_402_300_800 // SECONDS
+"""The clock at the end of the year 9999."""
 
 
-def write(scenarios: Scenarios, path: str | os.PathLike[str]) -> None:
-    """The file, all or nothing."""
+def save_scenarios(scenarios: Scenarios, path: str | os.PathLike[str]) -> None:
+    """Writes a scenario file, all or nothing."""
     header = {
         "format": "bcrl-scenarios",
         "version": VERSION,
@@ -48,31 +49,27 @@ def write(scenarios: Scenarios, path: str | os.PathLike[str]) -> None:
         np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def read(path: str | os.PathLike[str]) -> Scenarios:
+def load_scenarios(path: str | os.PathLike[str]) -> Scenarios:
     """The scenarios of a file; every name, type, shape, index and value is checked."""
     path = Path(path).expanduser()
     if not path.is_file():
         raise BCRLError(f"{path}: there is no such file; make it with bcrl ship data")
-    try:
-        with open(path, "rb") as file:
-            if file.read(2) != b"PK":
-                raise BCRLError(f"{path}: not a scenario file; make it with bcrl ship data")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise BCRLError(f"{path}: damaged or cut short ({error}); {AGAIN}") from None
+    with open(path, "rb") as file:
+        if file.read(2) != b"PK":
+            raise BCRLError(f"{path}: not a scenario file; make it with bcrl ship data")
+    arrays = read_npz(path)
     header = _header(path, arrays.pop("header", np.zeros(0, np.uint8)))
     _check_arrays(path, arrays)
     scenarios = Scenarios(box=_box(path, header), about=header.get("about", {}), **arrays)
-    _check_meaning(path, scenarios)
+    if problem := _problem(scenarios):
+        raise BCRLError(f"{path}: {problem}; {AGAIN}")
     return scenarios
 
 
 def _header(path: Path, raw: np.ndarray) -> dict[str, Any]:
     try:
-        header = json.loads(raw.astype(np.uint8).tobytes().decode())
-    except ValueError:
+        header = json.loads(raw.tobytes()) if raw.dtype == np.uint8 else None
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != "bcrl-scenarios":
         raise BCRLError(f"{path}: not a scenario file; make it with bcrl ship data")
@@ -88,7 +85,7 @@ def _header(path: Path, raw: np.ndarray) -> dict[str, Any]:
 def _box(path: Path, header: dict[str, Any]) -> Box:
     try:
         return Box(**{name: float(value) for name, value in header["box"].items()})
-    except (KeyError, TypeError, ValueError, AttributeError, BCRLError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, BCRLError) as error:
         raise BCRLError(f"{path}: the header's box is damaged ({error}); {AGAIN}") from None
 
 
@@ -106,31 +103,32 @@ def _check_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
             raise BCRLError(f"{path}: {name} holds NaN or infinity; {AGAIN}")
     unknown = sorted(arrays.keys() - ARRAYS.keys())
     if unknown:
-        raise BCRLError(f"{path}: {unknown[0]} is unknown; {AGAIN}")
+        raise BCRLError(f"{path}: {unknown[0]!r} is unknown; {AGAIN}")
 
 
-def _check_meaning(path: Path, s: Scenarios) -> None:
-    """That the numbers belong together: lengths, indices, tracks that never leave the box."""
+def _problem(s: Scenarios) -> str:
+    """What does not fit together: lengths, indices, times, tracks that leave the box; empty if all does."""
     size = np.array(s.box.size, np.float32)
-    tracks, scenarios = len(s.first), len(s.track)
-    problem = ""
+    tracks, scenarios, samples = len(s.first), len(s.track), len(s.samples)
     if s.samples.shape[1:] != (4,):
-        problem = f"samples has shape {s.samples.shape}, expected 4 columns"
-    elif len(s.offsets) != tracks + 1 or len(s.ship) != tracks or tracks == 0:
-        problem = f"offsets, first and ship do not tell the same number of tracks, {tracks:,}"
-    elif s.offsets[0] != 0 or s.offsets[-1] != len(s.samples) or (np.diff(s.offsets) < 2).any():
-        problem = "offsets do not cut samples into tracks of two or more"
-    elif (s.ship < 0).any() or (s.ship >= len(s.ships)).any() or len(s.kinds) != len(s.ships):
-        problem = "ship names a vessel that is not in ships"
-    elif (s.first < 0).any() or int(s.first.max() - s.first.min()) > 10_000_000:
-        problem = "first spans more than three years"  # a damaged time would ask for terabytes
-    elif scenarios == 0 or any(len(getattr(s, name)) != scenarios for name in SCORES):
-        problem = f"track, {', '.join(SCORES)} do not tell the same number of scenarios"
-    elif (s.track < 0).any() or (s.track >= tracks).any() or (np.diff(s.first[s.track]) < 0).any():
-        problem = "track names a track that is not there, or is not in order of time"
-    elif (s.samples[:, :2] < -1).any() or (s.samples[:, :2] > size + 1).any():
-        problem = "samples leave the box"
-    elif not s.test.any() or s.test.all():
-        problem = "test leaves nothing to learn from, or nothing to test"
-    if problem:
-        raise BCRLError(f"{path}: {problem}; {AGAIN}")
+        return f"samples has shape {s.samples.shape}, expected 4 columns"
+    if len(s.offsets) != tracks + 1 or len(s.ship) != tracks or tracks == 0:
+        return f"offsets, first and ship do not have the same number of tracks, {tracks:,}"
+    inside = (s.offsets >= 0) & (s.offsets <= samples)  # differences of others could overflow
+    if not inside.all() or s.offsets[0] != 0 or s.offsets[-1] != samples or (np.diff(s.offsets) < 2).any():
+        return "offsets do not cut samples into tracks of two or more"
+    if (s.ship < 0).any() or (s.ship >= len(s.ships)).any() or len(s.kinds) != len(s.ships):
+        return "ship names a vessel that is not in ships"
+    if (s.first < 0).any() or (s.first > LATEST).any():
+        return "first has a time outside the years 1970 to 9999"
+    if scenarios == 0 or any(len(getattr(s, name)) != scenarios for name in SCORES):
+        return f"track, {', '.join(SCORES)} do not have the same number of scenarios"
+    if (s.track < 0).any() or (s.track >= tracks).any() or (np.diff(s.first[s.track]) < 0).any():
+        return "track names a track that is not there, or is not in order of time"
+    if (s.samples[:, :2] < -1).any() or (s.samples[:, :2] > size + 1).any():
+        return "samples leave the box"
+    if (s.expert_cost < 0).any():
+        return "expert_cost is negative"
+    if not s.test.any() or s.test.all():
+        return "test leaves nothing to learn from, or nothing to test"
+    return ""

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bcrl.report.figure import matplotlib, style
-from bcrl.report.ship.coastline import Coastline
-from bcrl.report.ship.map import CELL, DASHES, WATER, headings, route_styles, sailed_water, told, when
-from bcrl.report.ship.tracks import Map, Route
+from bcrl.report.ship._coastline import Coastline
+from bcrl.report.ship._map import (
+    DASHES,
+    WATER,
+    cell_size,
+    describe_routes,
+    headings,
+    route_styles,
+    sailed_water,
+    when,
+)
+from bcrl.report.ship._tracks import Map, Route
 from bcrl.report.theme import LIGHT
-from bcrl.ship.scenario import CLOSE_METRES, GOAL_METRES, Scenarios
+from bcrl.ship import CLOSE_METRES, GOAL_METRES, Scenarios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,7 +35,7 @@ def draw_map(scenarios: Scenarios, drawn: Map, *, coastline: Coastline | None = 
     matplotlib()
     from matplotlib.figure import Figure
 
-    rows = told(drawn)
+    rows = describe_routes(drawn)
     west, south, east, north = _view(drawn)
     longer = max(east - west, north - south)
     with style(LIGHT):
@@ -74,8 +83,8 @@ def _sea(axes: "Axes", scenarios: Scenarios, coastline: Coastline) -> None:
     from matplotlib.path import Path
 
     cells = sailed_water(scenarios)
-    rows, columns = cells.shape
-    extent = (0.0, columns * CELL, 0.0, rows * CELL)
+    north, east = np.array(cells.shape) * cell_size(scenarios.box)
+    extent = (0.0, float(east), 0.0, float(north))
     shown = np.ma.masked_equal(cells, False)
     axes.imshow(
         shown,

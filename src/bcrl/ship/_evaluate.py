@@ -12,10 +12,10 @@ from bcrl.assess.statistics import Estimate, Kept, estimate, kept
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
-from bcrl.ship.metrics import measure
-from bcrl.ship.rollout import Voyages, replay, sail
-from bcrl.ship.scenario import Scenarios
-from bcrl.ship.simulator import BUDGETS, Frame, ShipWorld, make_ship_world
+from bcrl.ship._metrics import measure
+from bcrl.ship._rollout import Voyages, replay, sail
+from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._simulator import BUDGETS, Frame, ShipWorld, make_ship_world
 
 EXPERT = "expert"
 
@@ -29,7 +29,7 @@ class ShipResult(Result):
     run: str
     """Name of the run, or "expert"."""
     budget: float
-    """Allowed cost as a share of the median expert's; NaN for experts."""
+    """Allowed cost as a share of the median expert's; NaN for experts, and where that median is 0."""
     scenario: int
     ade: float
     gc_ade: float
@@ -47,6 +47,7 @@ def evaluate_ships(
     scenarios: Scenarios,
     *,
     budgets: Sequence[float] = BUDGETS,
+    thresholds: Sequence[float] | None = None,
     episodes: int = 100,
     seed: int = 0,
     frame: Frame = "ego",
@@ -56,19 +57,16 @@ def evaluate_ships(
 ) -> Results[ShipResult]:
     """Every policy at every budget, and the experts, in the congested fifth of the test.
 
-    A budget is a share of the median cost of the experts there. Policies of the same training seed meet the
-    same scenarios, drawn without repetition, whatever their method; the experts meet those of all seeds.
+    A budget is a share of the median cost of the experts there; `thresholds`, if given, are costs and take
+    the place of `budgets`. Policies of the same training seed meet the same scenarios, drawn without
+    repetition, whatever their method; the experts meet those of all seeds.
     """
-    if not budgets or min(budgets) < 0 or not np.isfinite(budgets).all() or len(set(budgets)) < len(budgets):
-        raise BCRLError(
-            f"budgets are {tuple(budgets)}, but must be different shares of the expert's cost from 0 up"
-        )
+    allowed = allowed_costs(scenarios, budgets, thresholds, needed=bool(runs))
     if EXPERT in runs:
-        raise BCRLError(f"a run is called {EXPERT!r}, as the log's own rows are: rename its folder")
+        raise BCRLError(f"a run is called {EXPERT!r}, as the rows of the log are; rename its folder")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
     world = make_ship_world(scenarios, frame=frame, limit=limit)
-    expert_cost = float(np.median(scenarios.expert_cost[scenarios.evaluation]))
     results, seeds = [], {}
     for run, policies in runs.items():
         for policy in policies:
@@ -78,19 +76,64 @@ def evaluate_ships(
             voyages = sail(
                 policy,
                 world,
-                np.tile(which, len(budgets)),
-                np.repeat(np.asarray(budgets) * expert_cost, len(which)),
+                np.tile(which, len(allowed.thresholds)),
+                np.repeat(allowed.thresholds, len(which)),
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
                 prune=prune,
             )
-            shares = np.repeat(budgets, len(which))
+            shares = np.repeat(allowed.shares, len(which))
             who = identity(policy, execution) | {"run": run}
             results += _rows(who, world, shares, voyages, scenarios)
     for trained, which in (seeds or {0: _draw(scenarios, episodes, seed, 0)}).items():
         unbound = np.full(len(which), np.nan)
         results += _rows(_expert(trained), world, unbound, replay(world, scenarios, which), scenarios)
     return Results(results)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What policies may cost in an episode."""
+
+    thresholds: np.ndarray
+    shares: np.ndarray
+    """The same as shares of the median expert's cost; NaN where that is 0."""
+
+    def __str__(self) -> str:
+        """Such as: a cost of 4 or 8 (0.25 or 0.5 of the median expert's)."""
+        costs, shares = (
+            " or ".join(f"{value:g}" for value in values) for values in (self.thresholds, self.shares)
+        )
+        return f"a cost of {costs}" + (
+            "" if np.isnan(self.shares).any() else f" ({shares} of the median expert's)"
+        )
+
+
+def allowed_costs(
+    scenarios: Scenarios,
+    budgets: Sequence[float] = BUDGETS,
+    thresholds: Sequence[float] | None = None,
+    *,
+    needed: bool = True,
+) -> Allowed:
+    """The thresholds for budgets, which are shares of the median cost of the experts in the congested test.
+
+    `thresholds` are costs and take the place of budgets. Shares of a median of 0 are refused if `needed`.
+    """
+    name, values = ("budgets", budgets) if thresholds is None else ("thresholds", thresholds)
+    given = np.array(values, float)
+    if not len(given) or not np.isfinite(given).all() or given.min() < 0 or len(set(values)) < len(given):
+        kind = "shares of the median expert's cost" if thresholds is None else "costs"
+        raise BCRLError(f"{name} are {tuple(values)}, but must be different {kind} from 0 up")
+    median = float(np.median(scenarios.expert_cost[scenarios.evaluation]))
+    if thresholds is not None:
+        return Allowed(given, given / median if median else np.full(len(given), np.nan))
+    if needed and not median:
+        raise BCRLError(
+            f"the median cost of the experts in {len(scenarios.evaluation)} congested test scenarios is 0: "
+            "every budget, a share of it, would be 0; give costs instead, such as --thresholds 5,10"
+        )
+    return Allowed(given * median, given)
 
 
 def _draw(scenarios: Scenarios, episodes: int, seed: int, trained: int) -> np.ndarray:
@@ -130,7 +173,7 @@ def _rows(
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the paper's table: a run at one budget, or the experts (budget NaN)."""
+    """A line of the paper's table: a run at one threshold, or the experts (threshold infinite)."""
 
     run: str
     budget: float
@@ -144,17 +187,25 @@ class Line:
         """Whether the threshold is kept; None for experts, who have none."""
         return None if self.run == EXPERT else kept(self.measures["cost"], self.threshold)
 
+    @property
+    def allowed(self) -> str:
+        """The budget, or the threshold where there is none; empty for experts."""
+        if self.run == EXPERT:
+            return ""
+        return f"cost {self.threshold:g}" if np.isnan(self.budget) else f"{self.budget:g}"
+
 
 def table_lines(results: Sequence[ShipResult]) -> list[Line]:
-    """The experts first, then the runs in their order, the tightest budget first."""
+    """The experts first, then the runs in their order, the tightest threshold first."""
     names = list(dict.fromkeys(result.run for result in results))
     names.sort(key=lambda name: name != EXPERT)
     lines = []
     for name in names:
         mine = [result for result in results if result.run == name]
-        shares = dict.fromkeys(str(result.budget) for result in mine)  # as text, since experts have NaN
-        for share in sorted(shares, key=float):
-            rows = [result for result in mine if str(result.budget) == share]
+        groups: dict[str, list[ShipResult]] = {}  # by text, since NaN is not equal to itself
+        for row in mine:
+            groups.setdefault(f"{row.threshold} {row.budget}", []).append(row)
+        for rows in sorted(groups.values(), key=lambda rows: rows[0].threshold):
             seeds = np.array([row.seed for row in rows])
             measures = {
                 key: estimate(np.array([getattr(row, key) for row in rows]), seeds) for key in MEASURES

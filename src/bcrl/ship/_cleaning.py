@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.ship.ais import Reports
-from bcrl.ship.rule import MAX_SPEED, Box, Rule
+from bcrl.ship._ais import Reports
+from bcrl.ship._rule import MAX_SPEED, Box, Rule
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,7 +38,7 @@ def clean(reports: Reports, box: Box, rule: Rule) -> Chunks:
     inside = (reports.lon >= around.west) & (reports.lon <= around.east)
     inside &= (reports.lat >= around.south) & (reports.lat <= around.north)
     bad["outside the box"] += int((~inside).sum())
-    keep = inside
+    keep = _drop(inside, reports.time < 0, "impossible time", bad)  # before 1970
     if rule.under_way_only and (reports.status >= 0).any():
         keep = _drop(keep, reports.status != 0, "not under way", bad)
     if rule.under_way_only and np.isfinite(reports.heading).any():

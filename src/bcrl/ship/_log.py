@@ -10,10 +10,10 @@ import numpy as np
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
-from bcrl.ship.rule import SECONDS
-from bcrl.ship.scenario import Scenarios
-from bcrl.ship.scene import HISTORY
-from bcrl.ship.simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
+from bcrl.ship._rule import SECONDS
+from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._scene import HISTORY
+from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
 
 BATCH = 4096
 

@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
-from bcrl.worlds.base import JaxWorld, Step
-from bcrl.worlds.point import Point, push
+from bcrl.worlds._base import JaxWorld, Step
+from bcrl.worlds._point import Point, push
 
 RADIUS = 1.5
 WALL = 2.5  # |x| and |y| at most

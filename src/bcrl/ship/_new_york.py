@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from bcrl.errors import BCRLError
-from bcrl.ship.ais import Reports
+from bcrl.ship._ais import Reports
 
 FILE = "NYHarbor_2020_12_first_week.traj"
 SOURCE = f"tracktable-data {FILE}"

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcrl.progress import progress
-from bcrl.ship.cleaning import Chunks
-from bcrl.ship.rule import SECONDS, Box, Rule
+from bcrl.ship._cleaning import Chunks
+from bcrl.ship._rule import SECONDS, Box, Rule
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bcrl.report.figure import blank_figure, marks, style
-from bcrl.report.ship.map import series
+from bcrl.report.ship._map import series
 from bcrl.report.theme import LIGHT, Theme
-from bcrl.ship.evaluate import EXPERT, Line, ShipResult, table_lines
+from bcrl.ship import EXPERT, Line, ShipResult, table_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 class Panel:
     title: str
     measure: str
-    """Its name in `bcrl.ship.evaluate.MEASURES`."""
+    """Its name in `bcrl.ship.MEASURES`."""
     words: str
-    across: str
-    """What is on the axis to the right, and the field of a `Line` that holds it."""
     field: str
+    """The field of a `Line` on the horizontal axis."""
+
+    def across(self, lines: Sequence[Line]) -> tuple[str, str]:
+        """The field on the horizontal axis and its words: the threshold where a line has no budget."""
+        if self.field == "budget" and not any(np.isnan(line.budget) for line in lines if line.run != EXPERT):
+            return "budget", "budget, of the median expert's cost"
+        return "threshold", "threshold"
 
 
 PANELS = {
-    "close": Panel("Close quarters", "close_quarters", "share of steps in close quarters",
-                   "budget, of the median expert's cost", "budget"),
-    "cost": Panel("What it costs", "cost", "cost of an episode", "threshold", "threshold"),
-}  # fmt: skip
+    "close": Panel("Close quarters", "close_quarters", "share of steps in close quarters", "budget"),
+    "cost": Panel("What it costs", "cost", "cost of an episode", "threshold"),
+}
 
 
 def draw_budgets(results: Sequence[ShipResult]) -> "Figure":
@@ -61,12 +65,13 @@ def _draw(axes: "Axes", panel: Panel, names: Sequence[str], lines: Sequence[Line
             found = line.measures[panel.measure]
             axes.axhspan(found.low, found.high, color=theme.ink, alpha=0.08, linewidth=0)
             axes.axhline(found.mean, color=theme.ink, linewidth=2, linestyle=":", label=EXPERT)
-    places = np.unique([getattr(line, panel.field) for line in lines if line.run != EXPERT])
+    field, label = panel.across(lines)
+    places = np.unique([getattr(line, field) for line in lines if line.run != EXPERT])
     # Side by side, so that intervals do not hide one another.
     aside = 0.012 * max(np.ptp(places), places[-1], 1e-9) * (np.arange(len(names)) - (len(names) - 1) / 2)
     for i, name in enumerate(names):
         mine = [line for line in lines if line.run == name]
-        x = np.array([getattr(line, panel.field) for line in mine]) + aside[i]
+        x = np.array([getattr(line, field) for line in mine]) + aside[i]
         found = [line.measures[panel.measure] for line in mine]
         ends = (np.array([value.low for value in found]), np.array([value.high for value in found]))
         marks(axes, series(i), theme, x, np.array([value.mean for value in found]), ends, name)
@@ -74,5 +79,5 @@ def _draw(axes: "Axes", panel: Panel, names: Sequence[str], lines: Sequence[Line
         axes.plot(places, places, color=theme.over, linewidth=1.2, linestyle=(0, (5, 3)))
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.margins(x=0.12)
-    axes.set(title=panel.title, xlabel=panel.across, ylabel=panel.words)
+    axes.set(title=panel.title, xlabel=label, ylabel=panel.words)
     axes.set_ylim(bottom=0)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.worlds.ppo import Agent, Played, with_share
-from bcrl.worlds.recorder import Arrays
+from bcrl.worlds._ppo import Agent, Played, with_share
+from bcrl.worlds._recorder import Arrays
 from bcrl.worlds.remote.pool import Envs, Rows
 
 Floats = NDArray[np.float32]
@@ -53,7 +53,7 @@ def play(
     terminal the column goes on with a new episode; the one that is cut off at the end is learnt from but not
     recorded. The observations are added to `scaling` for the next round.
     """
-    table = _Table(agent, scaling, shares, noise, seed)
+    table = Table(agent, scaling, shares, noise, seed)
     while table.rows.open:
         if filled := table.round(pool):
             tick(filled * len(shares))
@@ -62,8 +62,8 @@ def play(
     return played, table.episodes()
 
 
-class _Table:
-    """The books of one round. A column's steps follow from the seed and its number alone."""
+class Table:
+    """What one round records. The steps of a column follow from the seed and its number alone."""
 
     def __init__(self, agent: Agent, scaling: Scaling, shares: Floats, noise: Floats, seed: tuple[int, int]):
         self.layers = [(np.asarray(layer.weight).T, np.asarray(layer.bias)) for layer in agent.actor.layers]
@@ -82,7 +82,7 @@ class _Table:
 
     def round(self, pool: Envs) -> int:
         """One step of every running episode, and a reset in other slots. The number of columns now full."""
-        drawn = self._draw()
+        drawn = self.draw()
         outcome = self.rows.round(pool, np.clip(drawn, -1.0, 1.0), self._episode_seed)
         filled = []
         for column, (reward, cost, terminal, timeout) in outcome.stepped.items():
@@ -131,8 +131,8 @@ class _Table:
             "total_costs": np.array([self.costs[row].sum(dtype=np.float64) for row in rows]),
         }
 
-    def _draw(self) -> Floats:
-        """Actions before clipping: always of all columns, so that a row's sums do not depend on the slots."""
+    def draw(self) -> Floats:
+        """Actions before clipping, always of all columns: so a row's sums do not depend on the slots."""
         columns = np.arange(len(self.current))
         times = np.minimum(self.times, len(self.shares) - 1)
         hidden = with_share(self.scaling(self.current), self.shares[times, columns], np.concatenate)

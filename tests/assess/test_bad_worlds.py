@@ -1,0 +1,39 @@
+"""Worlds and files that are wrong: refused in one line, never counted as kept."""
+
+import jax.numpy as jnp
+import pytest
+
+from bcrl.assess import evaluate, read_results
+from bcrl.errors import BCRLError
+from bcrl.worlds import make_world
+
+
+@pytest.mark.parametrize(
+    ("reward", "cost", "wanted"),
+    [
+        (0.0, -1.0, "in episode 0 the cost of step 0 is -1"),
+        (0.0, jnp.nan, "the cost of step 0 is nan"),
+        (jnp.nan, 0.0, "the reward of step 0 is nan"),
+    ],
+)
+def test_bad_numbers_of_a_jax_world_are_refused(reward, cost, wanted, tiny_policy):
+    kind = type(make_world("point-circle"))
+
+    class Bad(kind):
+        def move(self, state, action, key):
+            after, *_, terminal = super().move(state, action, key)
+            return after, jnp.asarray(reward), jnp.asarray(cost), terminal
+
+    with pytest.raises(BCRLError, match=wanted):
+        evaluate(tiny_policy, Bad(), (5.0,), episodes=2)
+
+
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_field_that_is_too_long_is_one_line(line, tiny_policy, tmp_path):
+    path = tmp_path / "results.csv"
+    evaluate(tiny_policy, "point-circle", (5.0,), episodes=2).save(path)
+    lines = path.read_text().splitlines()
+    lines[line - 1] += "x" * 200_000
+    path.write_text("\n".join(lines))
+    with pytest.raises(BCRLError, match=rf"line {line} is damaged \(field larger"):
+        read_results(path)
