@@ -202,7 +202,7 @@ def test_help_shows_ranges_and_units_from_their_declaration(capsys):
     said = " ".join(help_of("train", capsys).split())
     assert "Above 0 to 0.5. Default: 0.2." in said
     assert "From 0 up (1/cost). Default: 5." in said
-    assert "--hidden N,... Hidden layers of every network. From 1 up. Default: 512,512." in said
+    assert "--hidden N,... Hidden layers of every network. From 1 to 65536. Default: 512,512." in said
 
 
 def test_all_fields_of_all_verbs_are_described():
