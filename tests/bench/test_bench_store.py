@@ -63,7 +63,7 @@ def test_of_several_cells_all_or_none_are_added(cells, tmp_path):
     good, bad = outcomes(cells)
     bad.rows[2] = dataclasses.replace(bad.rows[2], cost=math.nan)
     with Store(tmp_path / FILE) as store:
-        with pytest.raises(BCRLError, match="an episode has a number that is none"):
+        with pytest.raises(BCRLError, match="an episode has a NaN"):
             store.add([good, bad])
         assert store.cells() == []
         store.add([good])
@@ -121,7 +121,7 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(kind, tmp_path):
 def test_two_benches_do_not_share_a_folder(tmp_path: Path):
     with (
         only_writer(tmp_path),
-        pytest.raises(BCRLError, match="another bench is at work"),
+        pytest.raises(BCRLError, match="another bench is running"),
         only_writer(tmp_path),
     ):
         pass

@@ -13,6 +13,8 @@ from bcrl.cli.arguments import parse
 from bcrl.cli.options import options_of
 from bcrl.cli.train import command_for
 from bcrl.errors import BCRLError
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.options import range_of
 
 
 def command_of(verb: str, words: list[str]) -> tuple[Any, Any]:
@@ -201,8 +203,10 @@ def test_help_of_train_is_in_groups_and_begins_with_what_matters(capsys):
 def test_help_shows_ranges_and_units_from_their_declaration(capsys):
     said = " ".join(help_of("train", capsys).split())
     assert "Above 0 to 0.5. Default: 0.2." in said
-    assert "From 0 up (1/cost). Default: 5." in said
-    assert "--hidden N,... Hidden layers of every network. From 1 to 65536. Default: 512,512." in said
+    for flag, name, default in (("--hidden N,...", "hidden", "512,512"), ("--beta X", "beta", "3")):
+        entry = said[said.index(f"{flag} ") :]
+        limits = str(range_of(BCRL, name))
+        assert f"{limits[0].upper()}{limits[1:]}. Default: {default}." in entry[:300]
 
 
 def test_all_fields_of_all_verbs_are_described():

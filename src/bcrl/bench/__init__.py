@@ -1,5 +1,5 @@
 """Benchmarks: methods × tasks × seeds × thresholds into one store, here or on Ray, and their tables.
 
-`plan.py` says what is wanted, `cells.py` what a result is and what decides it, `store.py` keeps results,
-`run.py` and `ray_run.py` do what is missing, `scores.py` and `tables.py` show what there is.
+`plan.py`: what is asked for. `cells.py`: a result and its key. `store.py`: the file of results. `run.py`,
+`ray_run.py`: doing what is missing. `scores.py`, `tables.py`, `formats.py`: the tables.
 """

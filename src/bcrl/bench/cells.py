@@ -1,4 +1,4 @@
-"""A cell of a benchmark: one policy at one threshold, under a key made of everything that decides it."""
+"""A cell of a benchmark: one policy at one threshold, with a key made of everything that determines it."""
 
 import json
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class Cell:
     """The identity of one result. The fields are columns of the store."""
 
     key: str
-    """All that decides the result, as a digest."""
+    """A digest of all that determines the result."""
     setting: str
-    """The same without seed and threshold: cells of one setting belong into one line of a table."""
+    """The same without seed and threshold: the cells of one setting make one line of a table."""
     label: str
     """The name of the column in tables."""
     method: str
@@ -122,7 +122,7 @@ def missing(cells: Sequence[Cell], done: set[str]) -> tuple[Cell, ...]:
 
 
 def facts(provenance: dict[str, Any], seconds: float) -> str:
-    """What is good to know of a result but does not decide it, as JSON."""
+    """Versions, device and time of a result, which do not determine it, as JSON."""
     names = ("bcrl", "jax", "device", "step")
     known = {name: provenance[name] for name in names if name in provenance}
     return json.dumps({**known, "seconds": round(seconds, 3)})

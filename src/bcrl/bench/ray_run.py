@@ -1,4 +1,4 @@
-"""Doing what is missing of a benchmark on a Ray cluster. Tasks compute; the driver alone writes the store."""
+"""Does what is missing of a benchmark on a Ray cluster. Tasks compute; only the driver writes the store."""
 
 import logging
 import os
@@ -44,10 +44,10 @@ class Cluster:
 
 
 def run_on_ray(works: Sequence[Work], store: Store, runs: Path, pace: Pace, cluster: Cluster) -> list[str]:
-    """As `run_here`: does all that is missing, and returns what could not be done.
+    """As `run_here`: does all that is missing; returns one line for each work that failed.
 
-    A task whose worker dies is begun again; a training goes on from its checkpoint. The folders of the bench
-    and of the logs must be the same on every machine.
+    A task whose worker dies is started again; a training goes on from its checkpoint. The folders of the
+    bench and of the logs must be the same on every machine.
     """
     if pace.workers is None:  # one per core would be many more than the task has asked for
         pace = replace(pace, workers=max(1, int(cluster.evaluate_cpus)))
@@ -59,7 +59,7 @@ def run_on_ray(works: Sequence[Work], store: Store, runs: Path, pace: Pace, clus
 
 
 class _Driver:
-    """The books: which task is under way, and what follows when it ends."""
+    """Keeps the running tasks, and what to do when each of them ends."""
 
     def __init__(self, ray: Any, store: Store, runs: Path, pace: Pace, cluster: Cluster, tick: Tick):
         self.ray, self.store, self.runs, self.pace, self.tick = ray, store, runs, pace, tick
@@ -133,7 +133,7 @@ def _check_shared(path: Path) -> None:
 
 @contextmanager
 def _ray(address: str) -> Iterator[Any]:
-    """Ray, connected, and left alone at the end: a local cluster ends with it."""
+    """Ray, connected; disconnected at the end, which ends a local cluster."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -153,7 +153,7 @@ def _ray(address: str) -> Iterator[Any]:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself would try for a quarter of an hour to reach a host and port where nobody is."""
+    """Refuses a host and port that do not answer; Ray itself would try for a quarter of an hour."""
     found = re.fullmatch(r"(?:ray://)?([^:/]+):(\d{1,5})", address)
     if found:
         socket.create_connection((found[1], int(found[2])), timeout=10).close()

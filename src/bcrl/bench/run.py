@@ -1,4 +1,4 @@
-"""Doing what is missing of a benchmark, in this process: train, evaluate, store; then the next."""
+"""Does what is missing of a benchmark in this process: train, evaluate, store, one work after another."""
 
 import sys
 import time
@@ -11,14 +11,14 @@ import numpy as np
 from bcrl.assess import evaluate
 from bcrl.bench.cells import Cell, Evaluation, Work, facts, missing
 from bcrl.bench.store import Outcome, Store
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, printable
 from bcrl.policy import Policy, load_learned
 from bcrl.train.jobs import Job, kept_policies, policy_file, train, untrained
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How work is done; it changes nothing of the results."""
+    """How the work is done. None of it changes results."""
 
     train_only: bool = False
     """Leave the evaluation for later, or for another machine."""
@@ -37,7 +37,7 @@ class Pace:
 
 
 def run_here(works: Sequence[Work], store: Store, runs: Path, pace: Pace) -> list[str]:
-    """Does all that is missing, and returns what could not be done: one work's fault stops no other."""
+    """Does all that is missing; returns one line for each work that failed. A failure stops no other work."""
     failures = []
     for number, work in enumerate(works, start=1):
         try:
@@ -61,8 +61,8 @@ def _work(title: str, work: Work, store: Store, runs: Path, pace: Pace) -> None:
 
 
 def failed(work: Work, reason: object) -> str:
-    """Says what went wrong, now and for the end."""
-    line = f"{work.name}: {reason}"
+    """Prints why a work failed; returns the line, which is repeated at the end."""
+    line = printable(f"{work.name}: {reason}")
     print(f"bcrl: {line}", file=sys.stderr, flush=True)
     return line
 
@@ -77,9 +77,9 @@ def needs_training(work: Work, store: Store, runs: Path, pace: Pace) -> bool:
 
 
 def to_evaluate(work: Work, seed: int, store: Store, runs: Path) -> list[Evaluation]:
-    """What can be evaluated now for this seed to come to what is reported; nothing when that is there.
+    """The evaluations of this seed that can be done now; none when its reported cells are in the store.
 
-    Asked again when those are done. The best policy needs trials of every kept one first.
+    To be called again when they are done: the best policy is known only after trials of all kept ones.
     """
     done = store.done()
     wanted = missing(work.reported(seed), done)
@@ -138,7 +138,7 @@ def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
 
 
 def _check_trained(policy: Policy, job: Job, path: Path) -> None:
-    """Policies may come from another machine: refuses one that another job has trained."""
+    """Refuses a policy that another job trained; policies may come from another machine."""
     said = {
         "method": policy.method.name,
         "options": policy.method,

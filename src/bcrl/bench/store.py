@@ -29,10 +29,10 @@ class Outcome:
 
 
 class Store:
-    """Open it with `with`. Its journal is SQLite's plain one and not a write-ahead log.
+    """The store, to be opened with `with`. One process writes: on a cluster the driver.
 
-    So the file is whole in itself, to be copied, and may lie in a network folder. One process writes:
-    on a cluster the driver.
+    The journal is SQLite's rollback journal, not a write-ahead log: the file is complete in itself, can be
+    copied, and works in a network folder.
     """
 
     def __init__(self, path: Path):
@@ -80,7 +80,7 @@ class Store:
         self.file.execute("COMMIT")
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """All of them or none. A cell that is there already makes way."""
+        """Adds all of them or none. A cell that is there already is replaced."""
         with self._told(), self._transaction():
             for outcome in outcomes:
                 key = outcome.cell.key
@@ -130,7 +130,7 @@ class Store:
         try:
             yield
         except sqlite3.IntegrityError as error:  # SQLite keeps no NaN
-            raise BCRLError(f"{self.path}: an episode has a number that is none ({error})") from None
+            raise BCRLError(f"{self.path}: an episode has a NaN ({error})") from None
         except (sqlite3.Error, OverflowError) as error:
             raise BCRLError(
                 f"{self.path}: {error}; make room if the disk is full, move the file away if it is damaged"
@@ -143,7 +143,7 @@ def _columns(record: type) -> str:
 
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Two benches in one folder would train the same runs. The lock goes with the process that holds it."""
+    """Locks a folder: two benches there would train the same runs. The lock ends with its process."""
     try:
         import fcntl
     except ImportError:  # Windows: left to the user
@@ -155,6 +155,6 @@ def only_writer(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BCRLError(
-                f"{folder}: another bench is at work here; wait for it or give another --out"
+                f"{folder}: another bench is running here; wait for it or give another --out"
             ) from None
         yield

@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
@@ -85,21 +86,24 @@ def _take(option: Option, left: list[str], positionals: bool) -> Iterator[str]:
     if not option.many:
         yield _value(option, word, word)
         return
-    # A path may hold a comma, and a word after a list may be a positional one.
-    parts = [word] if option.each not in (int, float, str) else word.removesuffix(",").split(",")
-    yield from [_value(option, part, word) for part in parts]
-    while left and not left[0].startswith("--") and not (positionals and option.each is str):
-        if option.each in (int, float) and positionals and not _is_list(left[0]):
-            break
+    yield from [_value(option, part, word) for part in _parts(option, word)]
+    if left and not left[0].startswith("--") and not (positionals and _may_be_positional(option, left[0])):
         yield from _take(option, left, positionals)
 
 
-def _is_list(word: str) -> bool:
-    """Whether a word is a number or a list of numbers."""
+def _parts(option: Option, word: str) -> list[str]:
+    """The values in one word of a list; a path may hold a comma."""
+    return [word] if option.each is Path else word.removesuffix(",").split(",")
+
+
+def _may_be_positional(option: Option, word: str) -> bool:
+    """Whether the word after a list is no more of it: not a number or one of the choices."""
+    if option.each in (str, Path):
+        return option.each is str  # a list of paths takes all that follow, one of words has commas
     try:
-        return all(float(part) is not None for part in word.split(","))
-    except ValueError:
-        return False
+        return not all(_value(option, part, word) for part in _parts(option, word))
+    except BCRLError:
+        return True
 
 
 def _value(option: Option, text: str, word: str) -> str:

@@ -1,4 +1,4 @@
-"""Pictures and the page that tell what policies earned and cost."""
+"""Figures and pages of what policies earned and cost."""
 
 from bcrl.report.figure import draw, save_figure
 from bcrl.report.page import report_page, write_report

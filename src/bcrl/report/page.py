@@ -48,7 +48,7 @@ def report_page(
     command: str = "",
     more: Sequence[Part] = (),
 ) -> str:
-    """The page as text. The log and the policies add what they know; `command` says how to make it again.
+    """The page as text. The log and the policies add their facts; `command` is shown as what made the page.
 
     `more` are sections for after the numbers, such as `bcrl.report.ship._page.map_section`.
     """

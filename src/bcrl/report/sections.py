@@ -69,7 +69,7 @@ def kept_cell(kept: Kept | None) -> HTML:
 
 
 def check_same(methods: Iterable[str], dataset: Dataset | None, policies: Sequence[Policy]) -> None:
-    """A page that mixes one run's policy with another's results would be wrong in every line."""
+    """Refuses a log or policy that the results are not of."""
     methods = sorted(set(methods))
     for policy in policies:
         if policy.method.name not in methods:

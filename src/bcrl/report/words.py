@@ -11,7 +11,7 @@ TOLD = {name for name, record in METHODS.items() if record.threshold == "at run 
 
 
 def headline(lines: Sequence[Curve]) -> str:
-    """One sentence that a reader in a hurry can stop after."""
+    """The result in one sentence."""
     if len(lines) > 1:
         thresholds = {threshold for line in lines for threshold in line.thresholds}
         return f"{len(lines)} ways of acting, compared at {count(len(thresholds), 'threshold')}."

@@ -331,13 +331,13 @@ def _headline(metrics: dict[str, Any]) -> str:
     themselves rise with the values. A method without critics shows the loss of its policy.
     """
     mean = {name: float(np.mean(values)) for name, values in metrics.items()}
-    shares = [
-        f"{part} {100 * min(mean[loss] ** 0.5 / max(abs(mean[value]), 1e-9), 9.99):.2g} %"
+    shares = {
+        part: 100 * min(mean[loss] ** 0.5 / max(abs(mean[value]), 1e-9), 9.99)
         for part, pairs in _CRITICS.items()
         for loss, value in pairs
         if loss in mean and value in mean
-    ]
+    }
     if shares:
-        return f"TD error: {', '.join(shares)}"
+        return "TD error: " + ", ".join(f"{p} {x:.{int(x < 10)}f} %" for p, x in shares.items())
     name = next((n for n in ("policy/loss", "loss") if n in mean), next(iter(mean)))
     return f"{name} {mean[name]:.3g}"
