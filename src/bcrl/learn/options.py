@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief_repr
 
 LARGEST = 1e300
 MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory is taken
@@ -106,14 +106,16 @@ def _check(name: str, value: Any, hint: Any, limits: Range | None) -> None:
         choices = get_args(hint)
     if get_origin(hint) is Literal:
         if value not in choices:
-            raise BCRLError(f"{name} is {brief(value)}, but must be one of {', '.join(map(str, choices))}")
+            raise BCRLError(
+                f"{name} is {brief_repr(value)}, but must be one of {', '.join(map(str, choices))}"
+            )
     elif get_origin(hint) is tuple:
         _check_tuple(name, value, choices, limits)
     elif hint in (int, float):
         if not _is_number(value, hint) or (limits is not None and value not in limits):
-            raise BCRLError(f"{name} is {brief(value)}, but must be {_words(hint, limits)}")
+            raise BCRLError(f"{name} is {brief_repr(value)}, but must be {_words(hint, limits)}")
     elif not isinstance(value, hint):
-        raise BCRLError(f"{name} is {brief(value)}, but must be of type {hint.__name__}")
+        raise BCRLError(f"{name} is {brief_repr(value)}, but must be of type {hint.__name__}")
 
 
 def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | None) -> None:
@@ -122,7 +124,7 @@ def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | 
     many = len(value) <= MOST_ENTRIES if kinds[-1] is Ellipsis else len(value) == len(kinds)
     fits = isinstance(value, tuple) and value and many
     if not fits or not all(_is_number(x, each) and (limits is None or x in limits) for x in value):
-        raise BCRLError(f"{name} is {brief(value)}, but must be {length}, each {_words(each, limits)}")
+        raise BCRLError(f"{name} is {brief_repr(value)}, but must be {length}, each {_words(each, limits)}")
 
 
 def _is_number(value: Any, kind: type) -> bool:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Literal
 
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.learn.protocol import Method
 
 Preset = Literal["paper", "cpu"]
@@ -142,7 +142,7 @@ def find_method(name: str) -> Record:
         return METHODS[name]
     close = get_close_matches(str(name), METHODS, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    raise BCRLError(f"there is no method {brief(name)}; {hint}known: {', '.join(METHODS)}")
+    raise BCRLError(f"there is no method {brief_repr(name)}; {hint}known: {', '.join(METHODS)}")
 
 
 def make_method(
