@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from bcrl.errors import BCRLError, brief_repr
 
 LARGEST = 1e300
+LARGEST_WHOLE = 2**31  # JAX takes a Python int as int32, also where a float is wanted
 MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory is taken
 
 
@@ -130,7 +131,9 @@ def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | 
 def _is_number(value: Any, kind: type) -> bool:
     """Whether it is a finite number of this kind; files may hold anything."""
     allowed = int if kind is int else int | float
-    return isinstance(value, allowed) and not isinstance(value, bool) and abs(value) < LARGEST
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        return False
+    return abs(value) < (LARGEST_WHOLE if isinstance(value, int) else LARGEST)
 
 
 def _words(kind: type, limits: Range | None) -> str:

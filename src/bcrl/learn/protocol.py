@@ -37,7 +37,9 @@ class Spec:
                     f"{field} is {brief_repr(value)}, but must be a whole number from 1 to 2³¹ − 1"
                 )
         costs = self.max_cost
-        if len(costs) != self.cost_count or not all(0 <= cost < float("inf") for cost in costs):
+        if len(costs) != self.cost_count or not all(
+            0 <= cost < (LARGEST if isinstance(cost, int) else float("inf")) for cost in costs
+        ):
             raise BCRLError(
                 f"max_cost is {brief_repr(self.max_cost)}, but must be {self.cost_count} numbers from 0 up"
             )
