@@ -20,11 +20,16 @@ class Stopped(KeyboardInterrupt):
         self.status = status
 
 
-def brief(value: object) -> str:
-    """A value, or the text of an exception, for a message: printable, one line, 200 characters at most."""
-    text = str(value) if isinstance(value, Exception) else repr(value)
-    text = text if len(text) <= 200 else f"{text[:197]}..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def brief(text: object, most: int = 200) -> str:
+    """Text from a file or a library for a message: printable, one line, `most` characters of it."""
+    whole = str(text)
+    cut = whole if len(whole) <= most else f"{whole[:most]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+
+
+def brief_repr(value: object) -> str:
+    """The repr of a value for a message; files may hold anything."""
+    return brief(repr(value))
 
 
 def need(*packages: str, extra: str) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
 from bcrl.tensors import read_header, read_tensors, write_tensors
@@ -286,7 +286,7 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     spec = read_spec(header, path)
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
-        raise BCRLError(f"{path}: the header's provenance is damaged ({brief(provenance)})")
+        raise BCRLError(f"{path}: the header's provenance is damaged ({brief_repr(provenance)})")
     blank = jax.eval_shape(lambda: blank_actor(method, spec))
     actor = read_tensors(path, blank, header)
     if not np.all(np.asarray(actor.normaliser.std) > 0):
@@ -299,7 +299,7 @@ def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:
     try:
         return Spec(**{**header["spec"], "max_cost": tuple(header["spec"]["max_cost"])})
     except (KeyError, TypeError, BCRLError) as error:
-        raise BCRLError(f"{source}: the header's spec is damaged ({brief(error)})") from None
+        raise BCRLError(f"{source}: the header's spec is damaged ({brief(error, 400)})") from None
 
 
 def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
@@ -310,16 +310,16 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
         raise BCRLError(f"{source}: {error}") from None
     values = header.get("options", {})
     if not isinstance(values, dict):
-        raise BCRLError(f"{source}: the header's options are damaged ({brief(values)})")
+        raise BCRLError(f"{source}: the header's options are damaged ({brief_repr(values)})")
     unknown = sorted(set(values) - {field.name for field in dataclasses.fields(options)})
     if unknown:
         raise BCRLError(
-            f"{source}: option {brief(unknown[0])} is unknown to this bcrl: update it, or train again"
+            f"{source}: option {brief_repr(unknown[0])} is unknown to this bcrl: update it, or train again"
         )
     try:
         return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     except (TypeError, BCRLError) as error:
-        raise BCRLError(f"{source}: an option in the header is damaged ({brief(error)})") from None
+        raise BCRLError(f"{source}: an option in the header is damaged ({brief(error, 400)})") from None
 
 
 _PROCESS = os.getpid()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.files import atomic_path
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any
         raise BCRLError(f"{path}: not a bcrl {kind} (its header does not say so)")
     if header.get("version") != 1:
         raise BCRLError(
-            f"{path}: {kind} format version is {brief(header.get('version'))}, this bcrl reads 1: "
+            f"{path}: {kind} format version is {brief_repr(header.get('version'))}, this bcrl reads 1: "
             "use the bcrl that wrote it, or train again"
         )
     return header
@@ -112,10 +112,8 @@ def read_tensors(
         raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())
-        known = odd[0] in wanted
-        raise BCRLError(
-            f"{path}: tensor {odd[0] if known else brief(odd[0])} is {'missing' if known else 'unknown'}"
-        )
+        fault = "is missing" if odd[0] in wanted else "is unknown"
+        raise BCRLError(f"{path}: tensor {brief(odd[0])} {fault}")
     for name, leaf in wanted.items():
         if found[name].shape != leaf.shape or found[name].dtype != leaf.dtype:
             raise BCRLError(

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief_repr
 
-LARGEST = 1e300  # a file can hold whole numbers that are no float
+LARGEST = 1e300
+LARGEST_WHOLE = 2**31  # JAX takes a Python int as int32, also where a float is wanted
 MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory is taken
 
 
@@ -112,14 +113,16 @@ def _check(name: str, value: Any, hint: Any, limits: Range | None) -> None:
         choices = get_args(hint)
     if get_origin(hint) is Literal:
         if value not in choices:
-            raise BCRLError(f"{name} is {brief(value)}, but must be one of {', '.join(map(str, choices))}")
+            raise BCRLError(
+                f"{name} is {brief_repr(value)}, but must be one of {', '.join(map(str, choices))}"
+            )
     elif get_origin(hint) is tuple:
         _check_tuple(name, value, choices, limits)
     elif hint in (int, float):
         if not _is_number(value, hint) or (limits is not None and value not in limits):
-            raise BCRLError(f"{name} is {brief(value)}, but must be {_words(hint, limits)}")
+            raise BCRLError(f"{name} is {brief_repr(value)}, but must be {_words(hint, limits)}")
     elif not isinstance(value, hint):
-        raise BCRLError(f"{name} is {brief(value)}, but must be of type {hint.__name__}")
+        raise BCRLError(f"{name} is {brief_repr(value)}, but must be of type {hint.__name__}")
 
 
 def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | None) -> None:
@@ -128,13 +131,15 @@ def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | 
     many = len(value) <= MOST_ENTRIES if kinds[-1] is Ellipsis else len(value) == len(kinds)
     fits = isinstance(value, tuple) and value and many
     if not fits or not all(_is_number(x, each) and (limits is None or x in limits) for x in value):
-        raise BCRLError(f"{name} is {brief(value)}, but must be {length}, each {_words(each, limits)}")
+        raise BCRLError(f"{name} is {brief_repr(value)}, but must be {length}, each {_words(each, limits)}")
 
 
 def _is_number(value: Any, kind: type) -> bool:
     """Whether it is a finite number of this kind; files may hold anything."""
     allowed = int if kind is int else int | float
-    return isinstance(value, allowed) and not isinstance(value, bool) and abs(value) < LARGEST
+    if isinstance(value, bool) or not isinstance(value, allowed):
+        return False
+    return abs(value) < (LARGEST_WHOLE if isinstance(value, int) else LARGEST)
 
 
 def _words(kind: type, limits: Range | None) -> str:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl.budget import Execution
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief_repr
 
 LARGEST = 2**31 - 1  # steps and sizes are int32 on the device
 Part = str
@@ -33,11 +33,15 @@ class Spec:
         for field in ("observation_size", "action_size", "cost_count", "horizon", "steps"):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
-                raise BCRLError(f"{field} is {brief(value)}, but must be a whole number from 1 to 2³¹ − 1")
+                raise BCRLError(
+                    f"{field} is {brief_repr(value)}, but must be a whole number from 1 to 2³¹ − 1"
+                )
         costs = self.max_cost
-        if len(costs) != self.cost_count or not all(0 <= cost < float("inf") for cost in costs):
+        if len(costs) != self.cost_count or not all(
+            0 <= cost < (LARGEST if isinstance(cost, int) else float("inf")) for cost in costs
+        ):
             raise BCRLError(
-                f"max_cost is {brief(self.max_cost)}, but must be {self.cost_count} numbers from 0 up"
+                f"max_cost is {brief_repr(self.max_cost)}, but must be {self.cost_count} numbers from 0 up"
             )
 
     @classmethod

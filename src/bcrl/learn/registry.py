@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
 
-from bcrl.errors import BCRLError, brief, did_you_mean
+from bcrl.errors import BCRLError, brief_repr, did_you_mean
 from bcrl.learn.protocol import Method
 
 Preset = Literal["paper", "cpu"]
@@ -140,7 +140,7 @@ def find_method(name: str) -> Record:
     if isinstance(name, str) and name in METHODS:
         return METHODS[name]
     hint = did_you_mean(str(name), METHODS)
-    raise BCRLError(f"there is no method {brief(name)}{hint or ';'} known: {', '.join(METHODS)}")
+    raise BCRLError(f"there is no method {brief_repr(name)}{hint or ';'} known: {', '.join(METHODS)}")
 
 
 def make_method(
