@@ -31,7 +31,10 @@ class Command:
     Exit status: 0 all certified, 1 not (yet), 2 a mistake in what was given.
     """
 
-    files: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="COSTS")]
+    files: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(metavar="COSTS [COSTS ...]", help_behavior_hint="(one or more)"),
+    ]
     """CSV files with a column cost, one row per episode, such as what bcrl evaluate --out wrote."""
     threshold: tuple[float, ...]
     """What the mean cost is to stay below; several, such as 10,20,40, one for each test."""
