@@ -35,7 +35,7 @@ def cadastre(path, seed=1):
 
 
 def test_from_ais_to_a_table(tmp_path, capsys):
-    log = cadastre(tmp_path / "AIS_2020.csv")
+    log = cadastre(tmp_path / "AIS_[2020] [end].csv")
     box = f"{BOX.west},{BOX.south},{BOX.east},{BOX.north}"
     main(["ship", "data", str(log), "--out", str(tmp_path / "sea.npz"), "--box", box, "--types", "tanker"])
     said = capsys.readouterr().out
@@ -43,6 +43,7 @@ def test_from_ais_to_a_table(tmp_path, capsys):
     assert f"{len(scenarios):,} scenarios: " in said
     assert said.splitlines()[-1] == f"next: bcrl ship log {tmp_path}/sea.npz --out train.npz"
     assert max(map(len, said.splitlines()[:-3])) <= 80
+    assert "AIS_[2020] [end].csv" in said, "a name is not markup"
     assert "no ship" in said
     assert "rows without a speed" in said
     assert "congested" in said

@@ -51,7 +51,7 @@ def test_shares_of_a_median_of_nothing_are_refused(free_sea, policy):
         lambda: evaluate_ships({"mine": [policy]}, free_sea),
         lambda: allowed_costs(free_sea, (0.5,)),
     ):
-        with pytest.raises(BCRLError, match=r"median cost .* is 0, .* such as --thresholds 5,10"):
+        with pytest.raises(BCRLError, match=r"median cost .* is 0: .* such as --thresholds 5,10"):
             refused()
     assert len(evaluate_ships({}, free_sea)), "the experts alone need no budget"
 

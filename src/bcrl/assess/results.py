@@ -44,7 +44,7 @@ class Result:
 
 
 Row = TypeVar("Row", bound=Result, covariant=True)
-"""A `Result`, or a kind of it with more columns, such as `bcrl.ship._evaluate.ShipResult`."""
+"""A `Result`, or a kind of it with more columns, such as `bcrl.ship.ShipResult`."""
 
 
 class Results(Sequence[Row], Generic[Row]):

@@ -66,11 +66,13 @@ def show(scenarios: "Scenarios") -> None:
     """The counts, and what was left out of the log and why."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from bcrl.ship import summarise
 
     about = scenarios.about
-    table = Table(title=str(about.get("source", "")), title_justify="left", box=None, pad_edge=False)
+    title = Text(str(about.get("source", "")))  # a file name is not markup
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     rows = summarise(scenarios)
     table.add_column("")
     for row in rows:

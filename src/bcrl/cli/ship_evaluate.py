@@ -77,12 +77,12 @@ class Command:
             prune=self.prune,
             limit=self.limit,
         )
-        if self.out is not None:
-            results.save(self.out)
+        # Before what may fail.
         Console(width=max(Console().width, 80)).print(_table(table_lines(results), str(self.scenarios)))
         if self.out is None:
             print("next: the same with --out ships.csv, to keep the episodes for bcrl report")
         else:
+            results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
             words = ["bcrl", "report", self.out, "--scenarios", self.scenarios]
             words += ["--policies", *self.policies] if self.policies else []

@@ -10,7 +10,7 @@ import tyro
 
 @dataclass
 class Command:
-    """Write the experts' transitions until their goals, as the simulator shows and judges them."""
+    """Write the experts' transitions until their goals, with the simulator's observations and costs."""
 
     scenarios: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="SCENARIOS")]
     """A scenario file of bcrl ship data."""

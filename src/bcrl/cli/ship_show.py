@@ -1,4 +1,4 @@
-"""`bcrl ship show`: one scenario on a map, with the expert, the traffic and what policies make of it."""
+"""`bcrl ship show`: one scenario on a map, with the expert, the traffic and the routes of policies."""
 
 from dataclasses import dataclass
 from pathlib import Path

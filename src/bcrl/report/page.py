@@ -50,7 +50,7 @@ def report_page(
 ) -> str:
     """The page as text. The log and the policies add their facts; `command` is shown as what made the page.
 
-    `more` are sections for after the numbers, such as `bcrl.report.ship._page.map_section`.
+    `more` are sections for after the numbers, such as `bcrl.report.ship.map_section`.
     """
     lines = curves(results)
     check_same([result.method for result in results], dataset, policies)

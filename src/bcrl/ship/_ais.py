@@ -1,4 +1,4 @@
-"""AIS position reports from files: which columns mean what, and which rows cannot be used."""
+"""AIS position reports from files: the columns of each layout, and the reasons to drop a row."""
 
 import os
 from collections import Counter
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 UNKNOWN, CARGO, TANKER, OTHER = range(4)
 KINDS = {"cargo": CARGO, "tanker": TANKER, "other": OTHER}
-"""Kinds of vessel a scenario can be restricted to; some files do not tell."""
+"""Kinds of vessel that scenarios can be restricted to; some files do not have them."""
 
 
 @dataclass(frozen=True)
 class Reports:
-    """Positions in the order of the file, one row each. What a file does not say is NaN or -1."""
+    """Positions in the order of the file, one row each. What a file does not have is NaN or -1."""
 
     ship: NDArray[np.int64]
     """The identity in the file, such as the MMSI; it is hashed before anything is written."""
@@ -47,7 +47,7 @@ class Reports:
 
     @classmethod
     def of_positions(cls, ship: Any, time: Any, lon: Any, lat: Any, **more: Any) -> "Reports":
-        """Reports of positions and times alone."""
+        """Reports with positions and times alone."""
         unsaid = np.full(len(ship), np.nan)
         none = np.full(len(ship), -1, np.int64)
         columns = {"speed": unsaid, "heading": unsaid, "status": none, "kind": none * 0, "rows": len(ship)}
@@ -56,7 +56,7 @@ class Reports:
 
 @dataclass(frozen=True)
 class Layout:
-    """A kind of AIS file: the names of its columns in lower case. A tuple tells names that mean the same."""
+    """A kind of AIS file: the names of its columns in lower case. A tuple lists names of the same meaning."""
 
     name: str
     ship: tuple[str, ...]
@@ -129,7 +129,7 @@ def read_reports(
             part, box = _read_file(Path(path).expanduser(), box, margin)
             parts.append(part)
             tick(note=Path(path).name)
-    assert box is not None, "_read_file settles it"
+    assert box is not None, "set by _read_file"
     columns = ("ship", "time", "lon", "lat", "speed", "heading", "status", "kind")
     joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
     bad = sum((part.bad for part in parts), Counter())
@@ -151,7 +151,7 @@ def _read_file(path: Path, box: Box | None, margin: float) -> tuple[Reports, Box
     )
     usable = pl.col("bad").is_null()
     try:
-        # Two questions to one pass: daily files have ten million rows, of which a box holds few.
+        # Counts and rows in one pass: daily files have ten million rows, of which a box holds few.
         counts, rows = pl.collect_all(
             [
                 typed.group_by(
@@ -207,7 +207,7 @@ def _needed(layout: Layout) -> tuple[tuple[str, ...], ...]:
 
 
 def _typed(pl: Any, layout: Layout, names: dict[str, str]) -> dict[str, "pl.Expr"]:
-    """Expressions for the columns of `Reports`, and the sender; what must be there and is not is null."""
+    """Expressions for the columns of `Reports`, and the sender; null where a required value is missing."""
 
     def column(choice: tuple[str, ...]) -> Any:
         found = [names[name] for name in choice if name in names]
@@ -240,7 +240,7 @@ def _typed(pl: Any, layout: Layout, names: dict[str, str]) -> dict[str, "pl.Expr
 
 
 def _status(pl: Any, column: Any) -> Any:
-    """The number of the status; the Danish files spell it out, of which only the first matters here."""
+    """The number of the status. The Danish files have words, of which only that of status 0 is recognised."""
     text = column.cast(pl.String).str.strip_chars()
     number = text.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False)
     spelt = pl.when(text.str.to_lowercase() == "under way using engine").then(0).otherwise(-1)

@@ -22,9 +22,9 @@ class Chunks:
     x: Floats
     y: Floats
     speed: Floats
-    """m/s, NaN where no one said, or said what no ship does."""
+    """m/s; NaN where missing or above MAX_SPEED."""
     heading: Floats
-    """Radians anticlockwise from east, NaN where no one said."""
+    """Radians anticlockwise from east; NaN where missing."""
     starts: NDArray[np.int64]
     """One more than there are chunks: the last is the number of rows."""
     bad: Counter[str]
@@ -99,9 +99,9 @@ def _reachable(ship: NDArray[np.int64], time: NDArray[np.int64], x: Floats, y: F
     done = 0
     for suspect in suspects:
         if suspect < done:
-            continue  # a longer look at an earlier suspect went past it
+            continue  # done with an earlier suspect
         last, row = suspect - 1, suspect
-        # The common case is one row; a run of them goes on until the track is found again.
+        # Usually one row; a run of them lasts until a row is within reach again.
         while row < len(ship) and ship[row] == ship[last] and time[row] - time[last] <= gap:
             if np.hypot(x[row] - x[last], y[row] - y[last]) <= MAX_SPEED * (time[row] - time[last]):
                 break

@@ -13,7 +13,7 @@ from bcrl.ship._rule import SECONDS, Box, Rule
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 STILL = 0.1
-"""m/s. Slower than this, positions do not tell a course: their error is larger than the way made."""
+"""m/s. Below this no course is computed from positions: their error is larger than the distance."""
 EDGE = 0.01
 """Metres inside the box where tracks end, so that rounding never puts a replayed expert outside it."""
 
@@ -73,8 +73,8 @@ def interpolate(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Grid times and samples (n, 4) between the first and the last report, linear between reports.
 
-    Headings turn the shorter way round. Where a report on either side says no speed or no heading, they are
-    those of the way made since the sample before.
+    Headings turn the shorter way round. Where a report on either side has no speed or no heading, it is
+    computed from the step that led to the sample.
     """
     start = time[0] + 1 if skip_first_instant else time[0]
     grid = np.arange(-(-start // SECONDS), time[-1] // SECONDS + 1) * SECONDS
@@ -99,16 +99,16 @@ def _way_made(place: Floats) -> tuple[Floats, Floats]:
     step = np.diff(place, axis=0)
     speed = np.hypot(*step.T) / SECONDS
     course = np.arctan2(step[:, 1], step[:, 0])
-    # A ship that lies still keeps the course it had last, or will have first.
-    told = np.flatnonzero(speed > STILL)
-    if len(told):
-        last = np.searchsorted(told, np.arange(len(course)), side="right") - 1
-        course = course[told[np.maximum(last, 0)]]
+    # A ship at rest keeps its last course, or takes its first one.
+    moving = np.flatnonzero(speed > STILL)
+    if len(moving):
+        last = np.searchsorted(moving, np.arange(len(course)), side="right") - 1
+        course = course[moving[np.maximum(last, 0)]]
     return np.insert(speed, 0, speed[0]), np.insert(course, 0, course[0])
 
 
 def _unwrapped(angle: Floats) -> Floats:
-    """The same directions without jumps of a full turn, whatever is missing between them."""
+    """The same directions without jumps of a full turn; missing ones stay NaN."""
     said = np.isfinite(angle)
     smooth = np.full_like(angle, np.nan)
     smooth[said] = np.unwrap(angle[said])

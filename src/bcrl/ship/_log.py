@@ -1,4 +1,4 @@
-"""The experts' log: every step that the logged ships made, as the simulator shows and judges it."""
+"""The experts' log: the steps of the logged ships with the simulator's observations, rewards and costs."""
 
 from typing import Any
 
@@ -36,11 +36,13 @@ def expert_log(
             parts.append([np.asarray(x)[: count - low] for x in _transitions(world, *batch)])
             tick(min(BATCH, count - low))
     observations, actions, rewards, costs, after, terminals = map(np.concatenate, zip(*parts, strict=True))
-    # The simulator says where an episode ends; the rest of the track, inside the goal's circle, is left out.
+    # An episode ends where the simulator ends it; the rest of the track, inside the goal, is dropped.
     ended = np.cumsum(terminals) - terminals
     keep = ended == ended[states.step == 0].repeat(scenarios.steps[which])
     if (np.abs(actions) > 1 + 1e-5).any() or (rewards[keep].sum() != 100 * len(which)):
-        raise BCRLError(f"{source or 'scenarios'}: an expert's track is not one that the simulator can sail")
+        raise BCRLError(
+            f"{source or 'scenarios'}: an expert's track needs actions outside [-1, 1] or misses its goal"
+        )
     return Dataset(
         observations=observations[keep],
         actions=np.clip(actions[keep], -1.0, 1.0),
@@ -71,7 +73,7 @@ def expert_states(scenarios: Scenarios, which: np.ndarray) -> tuple[ShipState, n
 
 
 def own_rows(samples: np.ndarray) -> np.ndarray:
-    """Samples (n, 4) of a track as rows of `ShipState.past`: speeds are those of the way made."""
+    """Samples (n, 4) of a track as rows of `ShipState.past`: speeds are those of the steps made."""
     rows = np.column_stack([samples[:, :2], velocity(samples[:, 2], samples[:, 3]), samples[:, 3]])
     rows[1:, 2:4] = np.diff(samples[:, :2], axis=0) / SECONDS
     return rows

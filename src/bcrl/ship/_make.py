@@ -86,10 +86,10 @@ def _kinds(reports: Reports, identities: NDArray[np.int64]) -> NDArray[np.int64]
 
 
 def _hashed(identities: NDArray[np.int64], reports: Reports) -> NDArray[np.uint64]:
-    """Identities that only who has the reports can name: the key of the hash is made from all of them.
+    """Keyed hashes of the identities; the key is a hash of all reports, so only their owner can name ships.
 
-    Without a key every MMSI could be tried, there are fewer than 10^9. With one drawn at random the same
-    reports would give another file each time.
+    Without a key all MMSIs, fewer than 10^9, could be tried. With a random key the same reports
+    would give another file each time.
     """
     digest = hashlib.sha256()
     for column in (reports.ship, reports.time, reports.lon, reports.lat):

@@ -14,7 +14,7 @@ class Measures:
     """(episodes,) each."""
 
     ade: np.ndarray
-    """Metres: mean distance to the expert at the same step, for as long as both sail."""
+    """Metres: mean distance to the expert at the same step, while both sail."""
     gc_ade: np.ndarray
     """The paper's and the original's: the root of the summed squares of these distances over their number.
 
@@ -32,7 +32,7 @@ class Measures:
     length: np.ndarray
     """Steps."""
     fallback: np.ndarray
-    """Share of steps that the fallback decided."""
+    """Share of steps on which the fallback acted."""
 
 
 def measure(voyages: Voyages, scenarios: Scenarios) -> Measures:

@@ -15,12 +15,12 @@ SOURCE = f"tracktable-data {FILE}"
 
 
 def read_new_york() -> Reports:
-    """Positions and times; the file tells neither speeds nor headings nor the kinds of vessel."""
+    """Positions and times; the file has neither speeds nor headings nor kinds of vessel."""
     return read_trajectories(_find())
 
 
 def _find() -> Path:
-    """The file in the installed package, which is not imported: only its data are wanted."""
+    """The file in the installed package, which is not imported: only its data are used."""
     try:
         listed = files("tracktable-data") or []
     except PackageNotFoundError:
@@ -45,7 +45,7 @@ def read_trajectories(path: Path) -> Reports:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         fields = line.split(",")
         if fields[0] != "*T*" or "*P*" not in fields:
-            raise BCRLError(f"{path}: line {number} is no trajectory; install tracktable-data again")
+            raise BCRLError(f"{path}: line {number} is not a trajectory; install tracktable-data again")
         mark = fields.index("*P*")
         if fields[mark + 1 : mark + 6] != ["terrestrial", "2", "1", "1", "0"]:
             raise BCRLError(

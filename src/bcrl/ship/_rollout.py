@@ -20,12 +20,12 @@ from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world
 
 @dataclass(frozen=True)
 class Voyages:
-    """What happened, one row per episode; `sailing` marks the steps before its end."""
+    """Episodes, one row each; `sailing` marks the steps before the end."""
 
     scenario: np.ndarray
     """(episodes,)."""
     threshold: np.ndarray
-    """(episodes,) what it was allowed to cost; infinite for experts."""
+    """(episodes,) the threshold of each; infinite for experts."""
     path: np.ndarray
     """(episodes, steps + 1, 5): x, y, speed to the east, speed to the north, heading, from the start on."""
     sailing: np.ndarray
@@ -113,7 +113,7 @@ def replay(world: ShipWorld, scenarios: Scenarios, scenario: np.ndarray) -> Voya
 
 
 def _whole(state: ShipState) -> ShipState:
-    """What the expert is shown."""
+    """The expert's observation: the whole state."""
     return state
 
 

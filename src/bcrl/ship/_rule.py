@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from bcrl.errors import BCRLError
 
 SECONDS = 10
-"""Between two steps, everywhere."""
+"""Between two steps, in every part of the package."""
 MAX_SPEED = 20.0
-"""m/s. A report that could only be reached faster is an error of the sender or the receiver."""
+"""m/s. A report that its ship could only reach faster is taken for an error."""
 EARTH = 6_371_000.0
 """Metres; a sphere is good enough for a box of some kilometres."""
 KNOT = 0.514444
@@ -19,7 +19,7 @@ KNOT = 0.514444
 
 @dataclass(frozen=True)
 class Rule:
-    """How reports become tracks (whatever is at sea) and scenarios (tracks that are worth sailing)."""
+    """How reports become tracks (all traffic) and scenarios (the tracks that policies sail)."""
 
     gap: int = 300
     """Seconds without a report that end a track: a straight line over more would cross land."""
@@ -37,7 +37,7 @@ class Rule:
     skip_first_instant: bool = False
     """A report that lies on the 10 s grid starts its track 10 s later, as in the original."""
     under_way_only: bool = False
-    """Use only reports with status 0 and a heading, where the file tells them, as the original does."""
+    """Use only reports with status 0 and a heading, where the file has them, as the original does."""
 
     @property
     def margin(self) -> float:
@@ -88,14 +88,14 @@ class Box:
     def to_metres(
         self, lon: NDArray[np.float64], lat: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """East and north of the south-west corner. Distances along the southern parallel count everywhere."""
+        """Metres east and north of the south-west corner, with the southern edge's length of a degree."""
         x = np.radians(lon - self.west) * (EARTH * np.cos(np.radians(self.south)))
         return x, np.radians(lat - self.south) * EARTH
 
     def to_degrees(
         self, x: NDArray[np.float64], y: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The way back: longitude and latitude."""
+        """Longitude and latitude of local metres."""
         lon = self.west + np.degrees(x / (EARTH * np.cos(np.radians(self.south))))
         return lon, self.south + np.degrees(y / EARTH)
 

@@ -12,7 +12,7 @@ from bcrl.errors import BCRLError
 from bcrl.ship._rule import SECONDS, Box
 
 GOAL_METRES = 200.0
-"""Nearer than this to the goal, it is reached."""
+"""The goal is reached within this distance."""
 CLOSE_METRES = 555.0
 """Three cables: nearer than this to another vessel is a close-quarters situation."""
 TEST_SHARE = 0.2
@@ -31,7 +31,7 @@ class Scenarios:
     first: NDArray[np.int64]
     """(tracks,) the clock at its first sample, in steps of 10 s since 1970."""
     ship: NDArray[np.int32]
-    """(tracks,) whose it is, a row of `ships`."""
+    """(tracks,) the ship of each, a row of `ships`."""
     ships: NDArray[np.uint64]
     """(ships,) hashed identities."""
     kinds: NDArray[np.int8]
@@ -43,11 +43,11 @@ class Scenarios:
     close_quarters: NDArray[np.float32]
     """(scenarios,) share of the expert's steps that end within 555 m of another ship."""
     expert_cost: NDArray[np.int32]
-    """(scenarios,) how many of them there are until the goal is reached."""
+    """(scenarios,) the number of such steps until the goal is reached."""
     test: NDArray[np.bool_]
     """(scenarios,) the last fifth by start."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Where it is from: source, rule, rows read and left out."""
+    """Source, rule, and the numbers of rows read and left out."""
 
     def __len__(self) -> int:
         return len(self.track)
@@ -64,7 +64,7 @@ class Scenarios:
 
     @cached_property
     def steps_to_goal(self) -> NDArray[np.int64]:
-        """(scenarios,) after how many steps the expert first is within 200 m of the goal."""
+        """(scenarios,) steps until the expert is first within 200 m of the goal."""
         counts = np.empty(len(self), np.int64)
         for scenario in range(len(self)):
             place = self.expert(scenario)[:, :2]

@@ -26,12 +26,12 @@ KM = 1000.0
 FAST = 10.0  # m/s, the unit of speed in observations
 MOST_STEPS = 100_000  # of an episode: eleven days
 BUDGETS = (0.25, 0.5, 1.0)
-"""Shares of the median expert's cost at which a policy is judged."""
+"""Shares of the median expert's cost at which a policy is evaluated by default."""
 
 
 @dataclass(frozen=True)
 class Quirks:
-    """The defaults are right; ORIGINAL has what the original does."""
+    """Where the original simulator differs. ORIGINAL has its behaviour, to check figures against it."""
 
     padding: Literal["mask", "zeros"] = "mask"
     """Rows of absent ships and of the unseen past are marked absent, or only zeros."""
@@ -98,7 +98,7 @@ class ShipWorld(JaxWorld):
     moment: jax.Array = eqx.field(kw_only=True)
     """(scenarios,) the first row of the scene."""
     ship: jax.Array = eqx.field(kw_only=True)
-    """(scenarios,) the ship that the policy replaces: it is no neighbour of itself."""
+    """(scenarios,) the ship that the policy replaces: it is not its own neighbour."""
     limit: jax.Array = eqx.field(kw_only=True)
     """(scenarios,) steps after which an episode ends."""
     among: jax.Array = eqx.field(kw_only=True)
@@ -140,7 +140,7 @@ class ShipWorld(JaxWorld):
         return ShipState(jnp.asarray(scenario, jnp.int32), jnp.zeros((), jnp.int32), past)
 
     def move(self, state: ShipState, action: jax.Array, key: jax.Array) -> Step:
-        del key  # the log decides all else
+        del key  # the log determines all else
         metres = action[:2] * jnp.array(self.reach[:2])
         way = self.axes(state).T @ metres
         now = state.past[-1]
@@ -218,7 +218,7 @@ class ShipWorld(JaxWorld):
         """Everything relative to the ship, in kilometres and tens of m/s, the goal straight ahead.
 
         Own past and each neighbour: (x, y, velocity, present) for 5 samples; the distance to the goal and its
-        nearness; where in the box the ship is and where the axes point, for the shores are not in the log.
+        nearness; where in the box the ship is and where the axes point, since the log has no shores.
         """
         axes, here, traffic = self.axes(state), state.past[-1, :2], self.traffic(state)
         own = self.own_past(state)
@@ -234,8 +234,8 @@ class ShipWorld(JaxWorld):
     def _observe_world(self, state: ShipState) -> jax.Array:
         """The original's: x, y, speed, heading of own past and of each neighbour, and the goal, in the box.
 
-        In kilometres, tens of m/s and radians; each row also says whether it is there, unless the quirk of
-        padding with zeros leaves that to the reader.
+        In kilometres, tens of m/s and radians. Each row also has a flag for present, except with the quirk of
+        padding with zeros.
         """
         traffic, own = self.traffic(state), self.own_past(state)
         speed = jnp.linalg.norm(state.past[:, 2:4], axis=-1, keepdims=True)

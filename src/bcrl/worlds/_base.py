@@ -1,4 +1,4 @@
-"""Worlds as pure functions of one episode, to be jitted and vmapped by whoever runs them."""
+"""Worlds as pure functions of one episode, to be jitted and vmapped by the caller."""
 
 from abc import abstractmethod
 from types import MappingProxyType
@@ -29,7 +29,7 @@ class JaxWorld(eqx.Module):
     family = "point"
     observation_size = 0
     observation_bound = 5.0
-    """No entry of an observation is ever larger in size."""
+    """Largest absolute value of an entry of an observation."""
     action_size = 0
     cost_count = 1
     horizon = 0
@@ -52,7 +52,7 @@ class JaxWorld(eqx.Module):
 
     @abstractmethod
     def move(self, state: State, action: jax.Array, key: jax.Array) -> Step:
-        """What `step` does once the action is what the actuators really did."""
+        """One step with the action after noise and clipping."""
 
     def step(self, state: State, action: jax.Array, key: jax.Array) -> Step:
         """One step with a commanded action `(action_size,)`, which is clipped to [-1, 1]."""

@@ -1,4 +1,4 @@
-"""A live Gymnasium environment of the caller's as a world: one episode at a time, in this process."""
+"""A Gymnasium environment of the caller as a world: one episode at a time, in this process."""
 
 import random
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """The agent that records logs: PPO on reward minus a cost penalty that the agent is told.
 
 One network behaves at every penalty, from greedy to cautious, so one training run visits the whole
-reward–cost plane. It is here to make data, not to be a method of comparison. How the steps are played is the
-business of `worlds.collect` (inside JAX) and `worlds.remote.collect` (in other processes).
+reward–cost plane. It records data; it is not a comparison method. `worlds.collect` plays
+the steps inside JAX, `worlds.remote.collect` in other processes.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ WIDTH = 64
 
 @dataclass(frozen=True)
 class Recipe:
-    """In what learning differs between cheap worlds and dear ones."""
+    """Hyperparameters that differ between fast worlds and slow ones."""
 
     gamma: float
     entropy: float
@@ -28,9 +28,9 @@ class Recipe:
     log_std: float
     """Of the actions at the start."""
     epochs: int
-    """How often each step is learnt from."""
+    """Passes over the steps of a round."""
     minibatches: int
-    """Into which an epoch is cut."""
+    """Per epoch."""
     learning_rate: float
     """At the start; a tenth at the end."""
 
@@ -59,7 +59,7 @@ class Played(NamedTuple):
     costs: jax.Array  # (T, N)
     terminals: jax.Array  # (T, N)
     ends: jax.Array  # (T, N): the next row is of another episode, or of none
-    alive: jax.Array  # (T, N): False in rows that stand for nothing
+    alive: jax.Array  # (T, N): False in padding rows
     shares: jax.Array  # (T, N)
 
 
@@ -101,7 +101,7 @@ def advantages(agent: Agent, played: Played, scale: jax.Array, gamma: float) -> 
     """Generalised advantage estimates (Schulman et al. 2016) under each step's own penalty."""
     share = played.shares
     paid = (1.0 - share) * played.rewards / scale - share * played.costs
-    # The root keeps the reward of cautious episodes audible; 1 − gamma makes values of order one.
+    # The root keeps reward from vanishing in cautious episodes; 1 − gamma makes values of order one.
     paid = paid * (1.0 - gamma) / jnp.sqrt(1.0 - share)
     critic = jax.vmap(jax.vmap(agent.critic))
     inputs = with_share(played.observations, share)
@@ -165,7 +165,7 @@ def start_learner(
 
 
 def learn(learner: Learner, played: Played, key: jax.Array, recipe: Recipe, rounds: int) -> Learner:
-    """One of `rounds` rounds: the learner after what was played. To be jitted by who calls it."""
+    """One of `rounds` rounds: the learner after what was played. To be jitted by the caller."""
     agent, moments, scale = learner
     reward_size = jnp.sum(jnp.abs(played.rewards) * played.alive) / jnp.sum(played.alive)
     scale = jnp.where(scale == 0.0, reward_size, 0.9 * scale + 0.1 * reward_size)

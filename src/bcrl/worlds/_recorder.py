@@ -17,7 +17,7 @@ EPISODES = ("lengths", "ended", "returns", "total_costs")
 
 
 class Recorder:
-    """Whole episodes back to back, cut now and then so that they fit into memory."""
+    """Whole episodes back to back, thinned now and then to bound memory."""
 
     def __init__(self, transitions: int, cost_cap: float, seed: int):
         self.transitions, self.cost_cap = transitions, cost_cap
@@ -27,7 +27,7 @@ class Recorder:
         self.note = ""
 
     def add(self, part: Arrays) -> None:
-        """Takes over episodes, except those that cost too much for any log.
+        """Adds episodes, except those above the cost cap.
 
         By step (back to back): `actions`, `rewards`, `costs`, and `observations` with one more row for each
         episode, the last one it saw. By episode: `lengths`, `ended` (by a terminal), `returns` and

@@ -15,10 +15,10 @@ from bcrl.worlds._ppo import Agent, Learner, Played, Recipe, draw_shares, learn,
 from bcrl.worlds._recorder import Arrays, Recorder
 
 TRANSITIONS = 200_000
-STEPS = 6_000_000  # played and learnt from, of which the log is a part
-EPISODES = 256  # played side by side, then learnt from
+STEPS = 6_000_000  # played and learned from; the log is a part of them
+EPISODES = 256  # played side by side, then learned from
 COST_CAP = 120.0  # an episode
-# Steps cost next to nothing here, so each is learnt from a few times only.
+# Steps are cheap here, so each is used in few updates.
 RECIPE = Recipe(gamma=0.98, entropy=0.01, log_std=-0.2, epochs=3, minibatches=16, learning_rate=2e-3)
 
 
@@ -55,7 +55,7 @@ def collect(
 
 
 class Episodes(NamedTuple):
-    """What a batch of episodes left behind, time first; `observations` has one more row in time."""
+    """A batch of episodes, time first; `observations` has one more row in time."""
 
     observations: jax.Array  # (T + 1, N, d)
     drawn: jax.Array  # (T, N, a): before clipping

@@ -1,6 +1,6 @@
 """The worlds as Gymnasium environments, for other libraries; importing this registers them.
 
-bcrl itself runs the pure functions, thousands of episodes at a time; this runs one, step by step.
+bcrl itself runs the pure functions, thousands of episodes at a time; these environments run one.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The 38 DSRL tasks under the paper's names: what each is, how it is scored and what to mind."""
+"""The 38 DSRL tasks under the paper's names: sizes, reference returns, thresholds and caveats."""
 
 import json
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ THRESHOLDS = {
     "metadrive": (10.0, 20.0, 40.0),
     "gym": (10.0, 20.0, 40.0),
 }
-"""The episode costs at which DSRL judges a policy."""
+"""The episode costs at which DSRL evaluates a policy."""
 
 METADRIVE_CAVEAT = (
     "an approximation: DSRL's MetaDrive is a private fork with 261 observations and other traffic; "
@@ -110,7 +110,7 @@ def _task(row: dict[str, Any]) -> Task:
 
 
 def find_task(name: str) -> Task:
-    """The task of this name, whatever its capitals; a near miss is told."""
+    """The task of this name, in upper or lower case; the error names near misses."""
     by_lower = {known.lower(): task for known, task in tasks().items()}
     task = by_lower.get(name.lower())
     if task is not None:

@@ -51,7 +51,7 @@ def read_coastline(path: str | os.PathLike[str], box: Box) -> Coastline:
 
 
 def _shapes(content: Any) -> Iterator[tuple[str, Any]]:
-    """Every LineString and Polygon, whatever it is wrapped in."""
+    """Every LineString and Polygon, at any depth."""
     kind = content["type"]
     if kind == "FeatureCollection":
         for feature in content["features"]:

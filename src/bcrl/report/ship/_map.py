@@ -1,4 +1,4 @@
-"""A scenario as an interactive map: one HTML file with everything in it, which asks no network for anything.
+"""A scenario as an interactive map: one HTML file that loads nothing.
 
     drawn = make_map(scenarios, 4011, {"mine": voyages})
     write_map("map.html", scenarios, drawn)
@@ -30,11 +30,11 @@ MOST_CELLS = 4_000_000
 """A box with more of them, 100 km by 100 km, has larger cells."""
 WATER = {LIGHT: "#dcebf5", DARK: "#1c3040"}
 SERIES = (0, 2, 3, 5, 4, 1)
-"""Colours of a report's series in this order: orange last, for close quarters are drawn in a like one."""
+"""Colours of a report's series in this order: orange last, since close quarters have a similar colour."""
 DASHES = ("none", "9 7", "16 7 2 7", "3 6")
 """How the routes of one policy are drawn, in the order of its budgets; then they begin again."""
 STILL = 1.0
-"""Metres. A ship that goes less in a step keeps the course it is drawn with."""
+"""Metres. A ship that moves less in a step is drawn with its last course."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ def map_part(
 ) -> Part:
     """The map with its slider, table and legend.
 
-    `name` is a word of its own in the page: ids of several maps must not meet. `policies` are names in the
-    order of their colours, as far as that is decided elsewhere in the page. A map that is `alone` has the
+    `name` must be unique in the page: ids begin with it. `policies` are names in the order of their colours,
+    if other parts of the page have set that order. A map that is `alone` has the
     keys and the wheel of the whole page; others leave them to the page until the reader has chosen the map.
     """
     looks = route_looks(drawn, policies)
@@ -366,7 +366,7 @@ def _degrees(turned: np.ndarray) -> list[int]:
 
 
 def _json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON without characters that could end its element."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

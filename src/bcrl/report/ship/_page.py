@@ -110,7 +110,7 @@ def map_section(
     coastline: Coastline | None = None,
     note: str = "",
 ) -> Part:
-    """A map of each of these scenarios and the measures of what sailed there.
+    """A map of each of these scenarios and the measures of the routes on it.
 
     `policies` are names in the order of their colours in the rest of the page, such as `run_names`.
     """
@@ -226,7 +226,7 @@ def _verdict(name: str, lines: Sequence[Line]) -> str:
 
 
 def _describe(panel: str, lines: Sequence[Line]) -> str:
-    """A panel in words, for those who do not see it."""
+    """The text alternative of a panel."""
     name, digits, what = PANELS[panel].measure, DIGITS[PANELS[panel].measure], PANELS[panel].words
     told = [
         f"{line.run}{f' at budget {line.allowed}' if line.run != EXPERT else ''}: "

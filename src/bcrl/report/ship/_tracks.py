@@ -10,7 +10,7 @@ from bcrl.ship import CLOSE_METRES, GOAL_METRES, SECONDS, Box, Scenarios, Voyage
 
 @dataclass(frozen=True)
 class Route:
-    """Where one ship was. Places without a mark in `present` mean nothing."""
+    """Where one ship was. Places where `present` is False are undefined."""
 
     place: np.ndarray
     """(moments, 2) metres from the south-west corner."""
@@ -21,12 +21,12 @@ class Route:
     reached: bool
     """Whether it came within 200 m of the goal."""
     policy: str = ""
-    """The name that it sailed under, at whatever threshold."""
+    """The name of the policy, without the threshold."""
 
 
 @dataclass(frozen=True)
 class Map:
-    """A scenario, and what was made of it."""
+    """A scenario and the routes sailed in it."""
 
     box: Box
     scenario: int
@@ -46,7 +46,7 @@ class Map:
 
 
 def make_map(scenarios: Scenarios, scenario: int, sailed: Mapping[str, Voyages] | None = None) -> Map:
-    """Everything for as long as the expert or any roll-out sails; `sailed` may hold other scenarios too."""
+    """The map until the expert and all roll-outs have ended; `sailed` may hold other scenarios too."""
     rows = [
         (name, voyages, row)
         for name, voyages in (sailed or {}).items()

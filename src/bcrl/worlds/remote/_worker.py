@@ -83,7 +83,7 @@ class Environment:
         observation, reward, terminal, timeout, info = self.env.step(action)
         self.draws = np.random.get_state()  # noqa: NPY002
         if "cost" not in info:
-            raise RuntimeError("its info has no 'cost': wrap it so that each step tells its cost there")
+            raise RuntimeError("its info has no 'cost': wrap it so that each step gives its cost there")
         return observation, reward, info["cost"], terminal, timeout
 
     def describe(self):
@@ -168,7 +168,7 @@ def allow_array_defaults():
         value = declared.default if is_field else declared
         if not isinstance(value, np.ndarray):
             return original(cls, name, *rest)
-        # The rule is asked about a harmless stand-in, and the array is put back.
+        # A 0 is checked in its place, then the array is put back.
         if is_field:
             declared.default = 0
         else:
@@ -184,7 +184,7 @@ def allow_array_defaults():
 
 
 def leave_out_skybox():
-    """A navigation task decodes six pictures of the sky at every reset: 1.4 s for what nobody sees."""
+    """A navigation task decodes six pictures of the sky at every reset: 1.4 s for what is not used."""
     import types
 
     from safety_gymnasium import world  # pyright: ignore
@@ -236,7 +236,7 @@ class MetaDrive(Environment):
 
 
 def bring_back_numpy_names():
-    """MetaDrive and gym use names that numpy has dropped."""
+    """MetaDrive and gym use names that numpy has removed."""
     import warnings
 
     dropped = {"float": float, "int": int, "bool": bool, "object": object, "bool8": np.bool_}
@@ -299,7 +299,7 @@ def time_limit(seconds):
 
 
 def die_with_parent(parent):
-    """Ends with the parent however it ends: a closed pipe is noticed only between steps."""
+    """Ends this process with its parent, however that ends: a closed pipe is noticed only between steps."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent tidies up
     if sys.platform == "linux":
         set_parent_death_signal = 1
@@ -310,8 +310,8 @@ def die_with_parent(parent):
 
 def main():
     die_with_parent(int(sys.argv[1]))
-    del sys.path[0]  # the folder of this script is no place to look for a family's modules
-    # What libraries print must not reach the pipe, so they get standard error for standard output.
+    del sys.path[0]  # modules of a family are not in the folder of this script
+    # What libraries print must not reach the pipe, so their standard output goes to standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     questions = os.fdopen(os.dup(0), "rb")

@@ -1,7 +1,7 @@
 """Recording a log in a world of another process, for learning offline.
 
-As `worlds.collect`, with the same agent. Steps are dear here: each is learnt from more often, observations
-are brought to order one by their running mean and spread, and a recording that is stopped goes on later.
+As `worlds.collect`, with the same agent. Steps are slow here: each is used in more updates, observations
+are scaled by their running mean and spread, and a recording that was stopped can be continued.
 """
 
 import time
@@ -24,11 +24,11 @@ from bcrl.worlds.remote._play import Scaling, play
 from bcrl.worlds.tasks import Task
 
 RECIPE = Recipe(gamma=0.99, entropy=0.003, log_std=-0.5, epochs=8, minibatches=32, learning_rate=1e-3)
-ROUND_STEPS = 8_000  # played, then learnt from
+ROUND_STEPS = 8_000  # played, then learned from
 FEWEST, MOST = 8, 64  # episodes side by side
 CHECKPOINT_SECONDS = 120
 
-# What one core steps in some minutes, by the part of a task's name that decides its speed.
+# What one core steps in some minutes, by the part of a task's name that determines its speed.
 STEPS: dict[str, dict[str, int]] = {
     "bullet": {"Ball": 800_000, "Drone": 600_000, "Car": 400_000, "Ant": 400_000},
     "safety-gym": {
@@ -45,12 +45,12 @@ STEPS: dict[str, dict[str, int]] = {
 
 
 def default_steps(task: Task) -> int:
-    """Steps to play and learn from when the user names none."""
+    """Default number of steps to play and learn from."""
     return next(steps for part, steps in STEPS[task.family].items() if part in task.name)
 
 
 def default_transitions(task: Task) -> int:
-    """Steps to keep when the user names none: at least 500 whole episodes."""
+    """Default number of steps to keep: at least 500 whole episodes."""
     return max(200_000, 500 * task.horizon)
 
 
@@ -68,7 +68,7 @@ def collect_remote(
 
     `cost_cap` is three times the task's loosest threshold if not given. The same seed gives the same log,
     whatever the number of workers and whichever of them crash. With `folder`, a recording that was
-    stopped goes on from there, to the same log; whoever has saved the log removes the folder.
+    stopped continues from there, to the same log; the caller removes the folder after saving the log.
     """
     transitions = default_transitions(task) if transitions is None else transitions
     steps = default_steps(task) if steps is None else steps
@@ -95,7 +95,7 @@ def collect_remote(
     saved = time.monotonic()
     size = columns * task.horizon
     with (
-        jax.default_device(jax.devices("cpu")[0]),  # tiny networks, and sums that a GPU would do otherwise
+        jax.default_device(jax.devices("cpu")[0]),  # small networks; a GPU would also round sums differently
         task.open(columns, workers) as pool,
         progress(f"recording {task.name}", rounds * size, "steps", begun * size) as tick,
     ):

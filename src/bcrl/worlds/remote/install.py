@@ -1,6 +1,6 @@
 """A Python environment for each family, made from a pinned lock under the user's cache folder.
 
-The families need old pins that exclude each other and a modern core, so they never share an environment.
+The families need old versions that exclude each other and a current JAX, so each has its own environment.
 A folder counts as installed only when its marker, written last, names the lock it was made from.
 """
 
@@ -25,9 +25,9 @@ from bcrl.progress import Tick, progress
 INSTALLABLE = ("bullet", "safety-gymnasium", "metadrive")
 MARKER = "bcrl-installed.json"
 UNFINISHED = ".unfinished-"
-# Complete locks leave pip nothing to resolve; several packages state pins that their code does not need.
+# Locks are complete; several packages declare requirements that their code does not need.
 _PIP = ("-m", "pip", "--disable-pip-version-check", "install", "--no-deps", "--only-binary", ":all:")
-# Tells the kernel to end this process with its parent, then becomes the program it is given.
+# Asks the kernel to kill this process when its parent ends, then runs the given program.
 _TIED = (
     "import ctypes, os, sys\n"
     "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9)\n"
@@ -37,7 +37,7 @@ _TIED = (
 
 @dataclass(frozen=True)
 class Lock:
-    """A complete list of pinned packages, transitive ones too: pip has nothing to decide.
+    """A complete list of pinned packages, transitive ones too.
 
     A line is a pin, the hash of a file it may come from, or an option of pip.
     """
@@ -88,7 +88,7 @@ def is_installed(lock: Lock) -> bool:
 
 
 def family_python(family: str) -> str:
-    """The interpreter of a family, which is installed now if it is not yet."""
+    """The interpreter of a family, which is installed first if it is not yet."""
     lock = read_lock(family)
     if not is_installed(lock):
         install(lock)
@@ -98,7 +98,7 @@ def family_python(family: str) -> str:
 def install(lock: Lock) -> bool:
     """Makes the environment of a lock; False if it was there already."""
     with _only_installer(lock):
-        if is_installed(lock):  # perhaps made by the one we waited for
+        if is_installed(lock):  # perhaps by the installer we waited for
             return False
         for left in worlds_folder().glob(f"{UNFINISHED}{lock.family}-*"):
             shutil.rmtree(left, ignore_errors=True)  # a program of a killed installer may still write there
@@ -139,13 +139,13 @@ def make_environment(folder: Path, lock: Lock, python: str, tick: Tick) -> None:
 
 
 def _count(line: str, tick: Tick) -> None:
-    """pip tells each package that it begins with, from an index or from a file."""
+    """Counts the line that pip prints for each package, from an index or from a file."""
     if line.startswith(("Collecting ", "Processing ")):
         tick(1, line.split()[1].rsplit("/", 1)[-1])
 
 
 def _run(words: list[str], heard: Callable[[str], None] = lambda line: None) -> str | None:
-    """Runs a program that ends with this one. None, or the last telling line when it failed."""
+    """Runs a program that ends with this one; if it fails, its last error or last line of output."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     lines = []
     with subprocess.Popen(
@@ -168,7 +168,7 @@ def _run(words: list[str], heard: Callable[[str], None] = lambda line: None) -> 
 
 @contextlib.contextmanager
 def _only_installer(lock: Lock) -> Iterator[None]:
-    """Two programs may want a family at the same time. The lock goes with the process that holds it."""
+    """One installer of a family at a time; its lock is released when its process ends."""
     try:
         import fcntl
     except ImportError:
@@ -189,7 +189,7 @@ def _only_installer(lock: Lock) -> Iterator[None]:
 
 
 def find_python() -> str:
-    """A CPython 3.11: the families' compiled packages are made for no other that bcrl runs on."""
+    """A CPython 3.11: the families' compiled packages exist for no other version that bcrl runs on."""
     if sys.implementation.name == "cpython" and sys.version_info[:2] == (3, 11):
         return sys.executable
     found = [shutil.which("python3.11")]

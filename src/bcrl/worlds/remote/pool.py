@@ -1,7 +1,7 @@
-"""Environments seen as one batch of episodes: slots, the rows that run in them, and worker processes.
+"""Environments as one batch of episodes: slots, the rows that run in them, and worker processes.
 
-An episode is made anew from its seed alone, so when a worker is lost (it crashed, or a step took too long)
-another is started and the caller repeats the episodes that ran there.
+An episode depends on its seed alone, so when a worker is lost (it crashed, or a step took too long) another
+is started and the caller repeats the episodes that ran there.
 """
 
 import contextlib
@@ -193,7 +193,7 @@ class Pool:
         for worker, (reset, step) in busy.items():
             arrays = worker.receive(len(reset) + len(step))
             if arrays is None:
-                # Every episode in that process is gone, also those that only waited there.
+                # Every episode in that process is lost, also those that only waited there.
                 outcome.lost.extend(s for s in range(self.slots) if self._worker(s) is worker)
                 worker.restart()
                 continue
@@ -237,7 +237,7 @@ class _Worker:
             "id": self.task.env_id,
             "config": self.task.config,
             "step_seconds": self.step_seconds,
-            # An environment of the user's own may lie in a file beside where bcrl is called.
+            # An environment of the user's own may be a file in the current folder.
             "path": [os.getcwd()] if self.task.family == "gym" else [],
         }
         self._write(request, None)
@@ -246,7 +246,7 @@ class _Worker:
         """The facts of the environment, when it is made. A worker that cannot even start is not retried."""
         answer = self._read(START_SECONDS)
         if answer is None:
-            raise BCRLError(f"the worker of {self.task.name} did not start: {self._last_words()}")
+            raise BCRLError(f"the worker of {self.task.name} did not start: {self._last_line()}")
         return answer[0]
 
     def send(self, request: dict[str, Any], actions: np.ndarray) -> None:
@@ -263,7 +263,7 @@ class _Worker:
         if self.lost > RESTARTS:
             raise BCRLError(
                 f"a worker of {self.task.name} was lost {self.lost} times "
-                f"({self._how_it_ended()}): {self._last_words()}"
+                f"({self._how_it_ended()}): {self._last_line()}"
             )
         self.launch()
         self.greet()
@@ -273,7 +273,7 @@ class _Worker:
             self.process.kill()
             self.process.wait()
             for pipe in (self.process.stdin, self.process.stdout):
-                with contextlib.suppress(OSError):  # bytes for a process that is gone
+                with contextlib.suppress(OSError):  # unwritten bytes for a process that has ended
                     pipe.close()
         if self.said is not None:
             self.said.close()
@@ -281,7 +281,7 @@ class _Worker:
 
     def _write(self, request: dict[str, Any], actions: np.ndarray | None) -> None:
         arrays = [] if actions is None else [("actions", actions)]
-        with contextlib.suppress(OSError):  # the process is gone, as reading will tell
+        with contextlib.suppress(OSError):  # the process has ended, which reading notices
             write_message(self.process.stdin, request, arrays)
 
     def _read(self, seconds: float) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
@@ -305,7 +305,7 @@ class _Worker:
             try:
                 header, arrays = read_message(read)
             except (EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                return None  # no answer, or bytes that are none
+                return None  # no answer, or not a message
         if "error" in header:
             raise BCRLError(f"{self.task.name} failed in its worker: {' '.join(header['error'].split())}")
         return header, arrays
@@ -319,12 +319,12 @@ class _Worker:
             return f"a step took longer than {self.step_seconds:g} s"
         return f"signal {-status}" if status < 0 else f"exit status {status}"
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         if self.said is None:
-            return "it said nothing"
+            return "no output"
         self.said.seek(0)
         lines = [line for line in self.said.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "it said nothing"
+        return lines[-1].strip() if lines else "no output"
 
 
 def _cores() -> int:
