@@ -128,8 +128,8 @@ def _check(name: str, value: Any, hint: Any, limits: Range | None) -> None:
 def _check_tuple(name: str, value: Any, kinds: tuple[Any, ...], limits: Range | None) -> None:
     each = kinds[0]
     length = f"1 to {MOST_ENTRIES} numbers" if kinds[-1] is Ellipsis else f"{len(kinds)} numbers"
-    many = len(value) <= MOST_ENTRIES if kinds[-1] is Ellipsis else len(value) == len(kinds)
-    fits = isinstance(value, tuple) and value and many
+    lengths = range(1, MOST_ENTRIES + 1) if kinds[-1] is Ellipsis else (len(kinds),)
+    fits = isinstance(value, tuple) and len(value) in lengths
     if not fits or not all(_is_number(x, each) and (limits is None or x in limits) for x in value):
         raise BCRLError(f"{name} is {brief_repr(value)}, but must be {length}, each {_words(each, limits)}")
 
