@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import sys
 
 import numpy as np
@@ -45,8 +46,10 @@ def test_the_screen_fits_80_columns_and_has_a_picture_per_cost(two_costs, tmp_pa
     path = tmp_path / "[red]log.hdf5"
     two_costs.save(path)
     main(["data", "info", str(path)])
-    first, *lines = capsys.readouterr().out.splitlines()
+    first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == str(path)
+    assert shlex.split(last)[:4] == ["next:", "bcrl", "train", "--data"]
+    assert shlex.split(last)[4] == str(path)
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for words in (
