@@ -90,12 +90,9 @@ def test_options_of_methods_are_lists_too():
         assert read(f"{TRAIN} {words}").options.cost_weights == (1.0, 2.0)
 
 
-BY_COMMAS_ALONE = ("ship data", "ship evaluate", "ship show", "report")  # shares of ships' budgets
-
-
 def test_every_list_of_every_verb_is_a_list_by_its_type():
     """An option whose description speaks of commas but is one word would take one form alone."""
-    for verb in [verb for verb in VERBS if verb not in BY_COMMAS_ALONE]:
+    for verb in VERBS:
         command, default = command_of(verb, [])
         for option in options_of(command, default):
             assert "with commas" not in option.about or option.many, f"{verb} {option.flag}"

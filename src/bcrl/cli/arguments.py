@@ -156,12 +156,3 @@ def _one_line(box: str) -> str:
     lines = [re.sub(r"^[│╭╰\s]+|[│╮╯\s]+$", "", line) for line in text.splitlines()]
     kept = [line for line in lines if line and not set(line) <= set("─- ") and not line.startswith("─")]
     return re.sub(r"\s+", " ", " ".join(kept)).strip() or "the arguments could not be read"
-
-
-def numbers(name: str, text: str, whole: bool = False) -> tuple[float, ...]:
-    """Numbers with commas, such as 10,20,40."""
-    try:
-        return tuple(int(word) if whole else float(word) for word in text.split(","))
-    except ValueError:
-        kind, example = ("whole numbers", "0,10,20") if whole else ("numbers", "10,20,40")
-        raise BCRLError(f"--{name} is {text!r}, but must be {kind} with commas, such as {example}") from None

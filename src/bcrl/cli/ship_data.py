@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from bcrl.cli.arguments import numbers
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ class Command:
     MarineCadastre, of the Danish Maritime Authority, or in the original simulator's columns."""
     out: Path
     """Scenario file to write, such as ny-harbor.npz."""
-    box: str | None = None
+    box: tuple[float, ...] | None = None
     """west,south,east,north in degrees (default: New York's Upper Bay for ny-harbor, the Singapore Strait for
     files in the original's columns)."""
     rule: Literal["moving", "original"] = "moving"
     """moving: split at gaps of 5 minutes, only ships that move; original: as the original simulator."""
-    types: str | None = None
-    """Only scenarios of these kinds of vessel, with commas: cargo, tanker, other. All kinds are traffic."""
+    types: tuple[str, ...] = ()
+    """Only scenarios of these kinds of vessel: cargo, tanker, other. All kinds are traffic."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
@@ -41,11 +40,10 @@ class Command:
         rule = RULES[self.rule]
         box = None
         if self.box is not None:
-            edges = numbers("box", self.box)
-            if len(edges) != 4:
-                raise BCRLError(f"--box is {self.box!r}, but must be west,south,east,north in degrees")
-            box = Box(*edges)
-        kinds = tuple(word.strip() for word in self.types.split(",")) if self.types else ()
+            if len(self.box) != 4:
+                shown = ",".join(f"{edge:g}" for edge in self.box)
+                raise BCRLError(f"--box is {shown!r}, but must be west,south,east,north in degrees")
+            box = Box(*self.box)
         if self.logs == ("ny-harbor",):
             from bcrl.ship import NEW_YORK_SOURCE, read_new_york
 
@@ -55,7 +53,7 @@ class Command:
             source = ", ".join(Path(log).name for log in self.logs)
         else:
             raise BCRLError("name AIS files, or ny-harbor")
-        scenarios = make_scenarios(reports, box, rule, kinds=kinds, source=source)
+        scenarios = make_scenarios(reports, box, rule, kinds=self.types, source=source)
         save_scenarios(scenarios, self.out)
         show(scenarios)
         print(f"{len(scenarios):,} scenarios: {self.out}")
