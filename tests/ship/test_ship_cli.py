@@ -63,7 +63,7 @@ def test_from_ais_to_a_table(tmp_path, capsys):
     assert "expert" in said
     lines = said.splitlines()
     assert max(map(len, lines[:-2])) <= 80, "the table fits; the commands after it may be longer"
-    assert lines[1].split()[:3] == ["ADE", "GC-ADE", "close"]
+    assert ["ADE", "GC-ADE", "close"] in [line.split()[:3] for line in lines]
     assert "nan" not in said, "one episode has no error"
     (cells,) = (line.split() for line in lines if line.startswith("expert"))
     assert cells[1:3] + cells[6:7] == ["0", "0.0", "1.00"]

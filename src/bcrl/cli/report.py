@@ -123,6 +123,7 @@ class Command:
             usual = Command(self.results, self.out)
             for name in ("budgets", "thresholds", "execution", "frame", "seed"):
                 value = getattr(self, name)
-                words += [f"--{name}", str(value)] if value != getattr(usual, name) else []
+                text = ",".join(f"{x:g}" for x in value) if isinstance(value, tuple) else str(value)
+                words += [f"--{name}", text] if value != getattr(usual, name) else []
             words += ["--coastline", self.coastline.name] if self.coastline is not None else []
         return shlex.join(words)

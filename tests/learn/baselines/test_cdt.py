@@ -415,9 +415,9 @@ def test_the_memory_is_the_last_steps(method):
     """Each action is what the policy says of the steps so far, three at most, without any padding."""
     actor = make_actor(method, np.full((cdt_data.FRONTIER_SIZE, 2), 7.0, np.float32))
     rng = np.random.default_rng(0)
-    episode = bcrl.Policy(actor, method, SPEC, {}).start(threshold=2.0, seed=4)
-    to_go, history = np.array([7.0, 2.0]), []
     longest = len(actor.policy.times)
+    episode = bcrl.Policy(actor, method, SPEC, {}).start(threshold=2.0, horizon=longest + 3, seed=4)
+    to_go, history = np.array([7.0, 2.0]), []
     for step in range(longest + 3):
         observation = rng.normal(size=3).astype(np.float32)
         action = episode.act(observation)
