@@ -270,10 +270,19 @@ def _name_of(path: Path) -> str:
     return name if _ID.fullmatch(name) else f"{name}-v0"
 
 
+def _in_the_way(path: Path) -> bool:
+    """Whether something other than a Minari data set is at `path`."""
+    try:
+        return os.path.lexists(path) and not (is_data_set(path) and os.listdir(path) == ["data"])
+    except OSError:
+        return True
+
+
 @contextmanager
 def _whole_folder(path: Path, source: str) -> Iterator[Path]:
     """Yields an empty folder beside `path`; on success it takes its place. As `atomic_path` for a file."""
-    if os.path.lexists(path) and not (is_data_set(path) and os.listdir(path) == ["data"]):
+    # Asked again: another thread may exchange the folder while it is being looked at.
+    if all(_in_the_way(path) for _ in range(10)):
         raise fault(
             source, "is in the way and holds other things than a Minari data set; choose another name"
         )
