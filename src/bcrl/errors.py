@@ -24,7 +24,7 @@ def brief(text: object, most: int = 200) -> str:
     """Text from a file or a library for a message: printable, one line, `most` characters of it."""
     whole = str(text)
     cut = whole if len(whole) <= most else f"{whole[:most]}..."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
+    return printable(cut)
 
 
 def brief_repr(value: object) -> str:
