@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bcrl.assess import certify_sequence as certify_sequence
     from bcrl.assess import evaluate as evaluate
     from bcrl.data import Dataset as Dataset
+    from bcrl.data import Schema as Schema
     from bcrl.data import load_data as load_data
     from bcrl.data import save_data as save_data
     from bcrl.errors import BCRLError as BCRLError
@@ -71,6 +72,7 @@ _HOMES = {
     "Policy": "bcrl.policy",
     "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
+    "Schema": "bcrl.data",
     "certify": "bcrl.assess",
     "certify_sequence": "bcrl.assess",
     "collect": "bcrl.worlds.collect",
@@ -104,6 +106,7 @@ __all__ = [
     "Policy",
     "Results",
     "Run",
+    "Schema",
     "certify",
     "certify_sequence",
     "collect",

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bcrl.data._checks import FIELDS, check_keys, clean, fault, rows_in_complete_episodes
+from bcrl.data._schema import NO_SCHEMA, PLAIN, About, Schema
 from bcrl.data._transitions import Transitions, check_transitions, examine
+from bcrl.errors import BCRLError
 
 Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
@@ -31,7 +33,7 @@ class Dataset:
     observations: Floats
     """(N, d) float32."""
     actions: Floats
-    """(N, a) float32, each in [-1, 1]."""
+    """(N, a) float32, each in [-1, 1]; of discrete actions 1 in the column of the label, else 0."""
     rewards: Floats
     """(N,) float32."""
     costs: Floats
@@ -47,6 +49,8 @@ class Dataset:
     consecutive: bool = True
     """False for a log whose rows do not follow one another, such as a sample of transitions: then
     `next_observations` are not compared with the next row. Files keep it."""
+    schema: Schema = NO_SCHEMA
+    """Names, units, bounds or labels of the actions. Files keep it."""
     drop_incomplete: InitVar[bool] = False
     """Drop rows after the last episode end with a warning, instead of an error."""
 
@@ -61,9 +65,29 @@ class Dataset:
             )
         for name, array in arrays.items():
             object.__setattr__(self, name, array[:complete])
+        self.check_schema()
         self.check_transitions()
         if complete < rows:  # after the checks, so that a refused log gives one line
             self._warn(f"dropped the last {rows - complete:,} of {rows:,} rows, after the last episode end")
+
+    def check_schema(self) -> None:
+        """Refuses a schema that does not fit the arrays."""
+        try:
+            self.schema.check(self.observation_size, self.action_size, self.cost_count)
+        except BCRLError as error:
+            raise fault(self.source, str(error)) from None
+        if self.schema.discrete and not is_one_hot(self.actions):
+            raise fault(
+                self.source, "actions are labels, so each row must have 1 in one column and 0 in the others"
+            )
+        most = self.costs_2d.max(axis=0)
+        for cost, (declared, largest) in enumerate(zip(self.schema.max_cost, most, strict=False)):
+            if largest > declared * (1 + 1e-6):
+                raise fault(
+                    self.source,
+                    f"max_cost is declared as {declared:g}, but cost {cost} of a step reaches {largest:g}; "
+                    "declare a larger one",
+                )
 
     def check_transitions(self) -> None:
         """Refuses next observations that are mostly not what came next, and warns of a few such."""
@@ -78,23 +102,29 @@ class Dataset:
         *,
         consecutive: bool = True,
         drop_incomplete: bool = False,
+        schema: Schema = NO_SCHEMA,
     ) -> "Dataset":
         """A data set from a mapping of anything numpy can read; other names than the seven are ignored."""
         check_keys(arrays, source)
         fields: dict[str, Any] = {name: arrays[name] for name in FIELDS}
-        return cls(**fields, source=source, consecutive=consecutive, drop_incomplete=drop_incomplete)
+        return cls(
+            **fields,
+            source=source,
+            consecutive=consecutive,
+            schema=schema,
+            drop_incomplete=drop_incomplete,
+        )
 
     @classmethod
-    def of_checked(
-        cls, arrays: Mapping[str, NDArray[Any]], source: str, consecutive: bool = True
-    ) -> "Dataset":
+    def of_checked(cls, arrays: Mapping[str, NDArray[Any]], source: str, about: About = PLAIN) -> "Dataset":
         """A data set of arrays that `clean` returned, or of whole episodes of them: not checked again."""
         dataset = object.__new__(cls)
         for name in FIELDS:
             arrays[name].flags.writeable = False
             object.__setattr__(dataset, name, arrays[name])
         object.__setattr__(dataset, "source", source)
-        object.__setattr__(dataset, "consecutive", consecutive)
+        for name, value in about._asdict().items():
+            object.__setattr__(dataset, name, value)
         return dataset
 
     def _warn(self, message: str) -> None:
@@ -183,6 +213,11 @@ class Dataset:
         """How many next observations match the next row. Computed on each call."""
         return examine(self.arrays())
 
+    @property
+    def about(self) -> About:
+        """What files keep beside the arrays."""
+        return About(self.consecutive, self.schema)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The seven fields by name."""
         return {name: getattr(self, name) for name in FIELDS}
@@ -203,8 +238,8 @@ class Dataset:
 
     @cached_property
     def max_cost(self) -> Floats:
-        """(k,) the largest cost of one step."""
-        return self.costs_2d.max(axis=0)
+        """(k,) the largest cost of one step: the declared one, or else that of the log."""
+        return np.array(self.schema.max_cost or self.costs_2d.max(axis=0), np.float64)
 
     def select_episodes(self, which: ArrayLike) -> "Dataset":
         """The episodes where a mask (E,) such as `data.episode_costs <= 20` is true, or those of indices."""
@@ -241,7 +276,7 @@ class Dataset:
         rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
         label = f"{self.source or 'data set'} ({len(chosen):,} of {self.episode_count:,} episodes)"
         arrays = {name: array[rows] for name, array in self.arrays().items()}
-        return Dataset.of_checked(arrays, label, self.consecutive)
+        return Dataset.of_checked(arrays, label, self.about)
 
     def fingerprint(self) -> str:
         """SHA-256 of names, shapes and values, not of `source`: the same in every format and machine."""
@@ -250,6 +285,8 @@ class Dataset:
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
             digest.update(array.data)
+        if self.schema:
+            digest.update(f"schema {self.schema.to_json()}\n".encode())
         return digest.hexdigest()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -257,3 +294,8 @@ class Dataset:
         from bcrl.data._files import save_data
 
         save_data(self, path)
+
+
+def is_one_hot(actions: Floats) -> bool:
+    """Whether each row has 1 in one column and 0 in the others."""
+    return bool(np.isin(actions, (0.0, 1.0)).all() and (actions.sum(axis=1) == 1).all())

@@ -19,9 +19,9 @@ class Format:
 
     name: str
     read: Callable[[Path, str], Any]
-    """(path, source for messages) -> the fields as stored, and whether their rows are consecutive."""
+    """(path, source for messages) -> the fields as stored, and what the file says of them."""
     write: Callable[..., None]
-    """(path, fields, whether their rows are consecutive); `path` is temporary and renamed afterwards."""
+    """(path, fields, what to say of them); `path` is temporary and renamed afterwards."""
 
 
 _HDF5 = Format("HDF5", _hdf5.read, _hdf5.write)
@@ -57,16 +57,17 @@ def load_data(
         raise fault(source, f"is not a {kind}; save the log as {form.name} first")
     with reading(source, form.name):
         if form is _MINARI:
-            dataset = Dataset.of_checked(
-                _minari.read(path, source, cost_key), source, consecutive is not False
-            )
+            arrays, about = _minari.read(path, source, cost_key)
+            dataset = Dataset.of_checked(arrays, source, about._replace(consecutive=consecutive is not False))
             dataset.check_transitions()
             return dataset
         if not os.path.getsize(path):
             raise fault(source, "is empty (0 bytes); copy or record it again")
-        arrays, stored = form.read(path, source)
-    rows_follow = stored if consecutive is None else consecutive
-    return Dataset.from_arrays(arrays, source, consecutive=rows_follow, drop_incomplete=True)
+        arrays, about = form.read(path, source)
+    rows_follow = about.consecutive if consecutive is None else consecutive
+    return Dataset.from_arrays(
+        arrays, source, consecutive=rows_follow, drop_incomplete=True, schema=about.schema
+    )
 
 
 def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
@@ -77,10 +78,10 @@ def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
         raise _unknown(path, source)
     try:
         if form is _MINARI:
-            form.write(path, dataset.arrays())
+            form.write(path, dataset.arrays(), dataset.about)
             return
         with atomic_path(path) as temporary:
-            form.write(temporary, dataset.arrays(), dataset.consecutive)
+            form.write(temporary, dataset.arrays(), dataset.about)
     except OSError as error:
         raise fault(source, f"cannot be written ({error.strerror or error}); choose another place") from None
 

@@ -7,16 +7,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault
+from bcrl.data._schema import NO_SCHEMA, About, Schema
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
 """An attribute of the file that only logs with `consecutive=False` have."""
+SCHEMA = "schema"
+"""An attribute of text, that only logs with a schema have."""
 NO_HDF5 = "is not an HDF5 file although its suffix says so; rename or convert it"
 AGAIN, COPY = "copy or record it again", "copy the values into this file"
 
 
-def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
-    """The seven fields of a log, and whether its rows are consecutive."""
+def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], About]:
+    """The seven fields of a log, and what the file says of them."""
     with open_hdf5(path, source) as file:
         check_keys(file, source)
         nodes = {name: array_node(file, name, source) for name in FIELDS}
@@ -25,17 +28,28 @@ def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
                 raise fault(source, f"{name} is empty; store one row per transition")
         check_layout(nodes, source)
         check_size(nodes.values(), path.stat().st_size, source)
-        consecutive = bool(file.attrs.get(CONSECUTIVE, True))
-        return {name: read_node(node, name, source) for name, node in nodes.items()}, consecutive
+        about = About(bool(file.attrs.get(CONSECUTIVE, True)), _schema(file.attrs.get(SCHEMA), source))
+        return {name: read_node(node, name, source) for name, node in nodes.items()}, about
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]], consecutive: bool) -> None:
+def _schema(text: Any, source: str) -> Schema:
+    """The schema of a log; an empty one where the file has none."""
+    if text is None:
+        return NO_SCHEMA
+    if not isinstance(text, str):
+        raise fault(source, f"the attribute schema is a {type(text).__name__}; store text, or leave it out")
+    return Schema.from_json(text)
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
     with h5py().File(path, "w") as file:
         for name, array in arrays.items():
             # Shuffling bytes first makes floats compress better; every HDF5 library undoes it.
             file.create_dataset(name, data=array, compression="gzip", shuffle=True)
-        if not consecutive:
+        if not about.consecutive:
             file.attrs[CONSECUTIVE] = False
+        if about.schema:
+            file.attrs[SCHEMA] = about.schema.to_json()
 
 
 def open_hdf5(path: Path, source: str, otherwise: str = NO_HDF5) -> Any:

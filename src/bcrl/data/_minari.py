@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bcrl.data._checks import FIELDS, check_size, clean, fault, one_line
 from bcrl.data._hdf5 import AGAIN, array_node, h5py, member, open_hdf5, read_node
+from bcrl.data._schema import About, Schema
 from bcrl.errors import BCRLError
 from bcrl.files import temporary_name
 from bcrl.progress import progress
@@ -29,6 +30,8 @@ PREFIX = "minari:"
 SUFFIX = ".minari"
 COST_KEY = "cost"
 METADATA, MAIN = "metadata.json", "main_data.hdf5"
+SCHEMA = "bcrl_schema"
+"""A key of the metadata that only logs with a schema have."""
 MOST_METADATA = 10_000_000
 """Bytes of metadata; a larger file is refused unread."""
 VERSION = "0.5.0"
@@ -57,12 +60,12 @@ def is_data_set(folder: Path) -> bool:
     return _data_folder(folder) is not None
 
 
-def read(path: Path, source: str, cost_key: str = COST_KEY) -> dict[str, NDArray[Any]]:
+def read(path: Path, source: str, cost_key: str = COST_KEY) -> tuple[dict[str, NDArray[Any]], About]:
     """The fields of all episodes back to back, checked; costs are the infos of the name `cost_key`."""
     folder = _data_folder(path)
     if folder is None:
         raise fault(source, f"has no data/{METADATA}, so it is no Minari data set; give the log itself")
-    count = _episode_count(folder, source)
+    count, schema = _metadata(folder, source)
     if not (folder / MAIN).is_file():
         raise fault(source, f"{MAIN} is missing or not a plain file; copy or download the data set again")
     damaged = f"{MAIN} is damaged or cut short; copy or download the data set again"
@@ -81,10 +84,11 @@ def read(path: Path, source: str, cost_key: str = COST_KEY) -> dict[str, NDArray
             tick()
     _check_alike(episodes, names, source)
     _end_open_episodes(episodes, source)
-    return {name: np.concatenate([episode[name] for episode in episodes]) for name in FIELDS}
+    arrays = {name: np.concatenate([episode[name] for episode in episodes]) for name in FIELDS}
+    return arrays, About(True, schema)
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
     """Makes or replaces the folder, all or nothing."""
     source = one_line(path)
     over = arrays["terminals"] | arrays["timeouts"]
@@ -114,6 +118,8 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
             "author": [],
             "author_email": [],
         }
+        if about.schema:
+            metadata[SCHEMA] = about.schema.to_dict()
         (folder / METADATA).write_text(json.dumps(metadata), encoding="utf-8")
 
 
@@ -192,7 +198,8 @@ def _end_open_episodes(episodes: list[dict[str, NDArray[Any]]], source: str) -> 
         )
 
 
-def _episode_count(folder: Path, source: str) -> int:
+def _metadata(folder: Path, source: str) -> tuple[int, Schema]:
+    """The number of episodes, and the schema."""
     try:
         if (folder / METADATA).stat().st_size > MOST_METADATA:
             raise ValueError(f"more than {MOST_METADATA:,} bytes")
@@ -204,7 +211,7 @@ def _episode_count(folder: Path, source: str) -> int:
         ) from None
     if form != "hdf5":
         raise fault(source, f"data_format is {form!r}, but only 'hdf5' is read; record it with that format")
-    return count
+    return count, Schema.from_dict(metadata.get(SCHEMA, {}))
 
 
 def _check_consecutive(arrays: Mapping[str, NDArray[Any]], over: NDArray[np.bool_], source: str) -> None:

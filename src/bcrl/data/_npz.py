@@ -11,10 +11,13 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault, reading
+from bcrl.data._schema import MOST_TEXT, NO_SCHEMA, About, Schema
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
 """A member that only logs with `consecutive=False` have."""
+SCHEMA = "schema"
+"""A member of text, that only logs with a schema have."""
 
 
 class Header(NamedTuple):
@@ -99,8 +102,8 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         return {name: file.array(name) for name in headers}
 
 
-def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
-    """The seven fields of a log, and whether its rows are consecutive."""
+def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], About]:
+    """The seven fields of a log, and what the file says of them."""
     with NPZ(path, source) as file:
         check_keys(file.names, source)
         headers = {name: file.header(name) for name in FIELDS}
@@ -109,10 +112,22 @@ def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], bool]:
         # Files without the mark are consecutive; any value of it but 0 says the same.
         marked = CONSECUTIVE in file.names and file.header(CONSECUTIVE).shape == ()
         consecutive = not marked or bool(file.array(CONSECUTIVE))
-        return {name: file.array(name) for name in FIELDS}, consecutive
+        return {name: file.array(name) for name in FIELDS}, About(consecutive, _schema(file))
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]], consecutive: bool) -> None:
-    mark = {} if consecutive else {CONSECUTIVE: np.array(False)}
+def _schema(file: NPZ) -> Schema:
+    """The schema of a log; an empty one where the file has none."""
+    if SCHEMA not in file.names:
+        return NO_SCHEMA
+    shape, dtype = file.header(SCHEMA)
+    if shape != () or dtype.kind != "U" or dtype.itemsize > 4 * MOST_TEXT:
+        raise fault(file.source, f"schema has shape {shape} of {dtype}; store one short text")
+    return Schema.from_json(str(file.array(SCHEMA)))
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
+    mark = {} if about.consecutive else {CONSECUTIVE: np.array(False)}
+    if about.schema:
+        mark[SCHEMA] = np.array(about.schema.to_json())
     with path.open("wb") as file:  # given a name, numpy would append .npz to one that ends in .NPZ
         np.savez_compressed(file, **arrays, **mark)  # pyright: ignore[reportArgumentType]

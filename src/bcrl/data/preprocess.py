@@ -178,4 +178,4 @@ def _cells(fractions: Floats, count: int) -> Ints:
 
 def _replace(data: Dataset, label: str, **arrays: NDArray[Any]) -> Dataset:
     source = f"{data.source or 'data set'} ({label})"
-    return Dataset.from_arrays(data.arrays() | arrays, source, consecutive=data.consecutive)
+    return Dataset.from_arrays(data.arrays() | arrays, source, **data.about._asdict())
