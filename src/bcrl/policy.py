@@ -20,20 +20,35 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
+from bcrl.data import NO_SCHEMA, Schema
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
+from bcrl.learn.units import Units, in_user_units
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 
 class Policy:
     """A trained policy. `start` begins an episode (or a batch of them) under a budget."""
 
-    def __init__(self, actor: Actor, method: Method, spec: Spec, provenance: dict[str, Any]):
-        self.actor = actor
+    def __init__(
+        self,
+        learned: Actor,
+        method: Method,
+        spec: Spec,
+        provenance: dict[str, Any],
+        units: Units | None = None,
+        schema: Schema = NO_SCHEMA,
+    ):
+        self.learned = learned
+        """The actor as it was trained, in the units of its method."""
         self.method = method
         self.spec = spec
         self.provenance = provenance
+        self.units = units or Units((1.0,) * spec.cost_count)
+        self.schema = schema
+        self.actor = in_user_units(learned, self.units, schema)
+        """The actor in the user's units: those of the log it was trained on."""
 
     def __repr__(self) -> str:
         sizes = f"{self.spec.observation_size} observations, {self.spec.action_size} actions"
@@ -49,9 +64,11 @@ class Policy:
             "method": self.method.name,
             "options": dataclasses.asdict(self.method),  # type: ignore[call-overload]
             "spec": dataclasses.asdict(self.spec),
+            "units": self.units.to_dict(),
+            "schema": self.schema.to_dict(),
             "provenance": self.provenance,
         }
-        write_tensors(path, self.actor, header)
+        write_tensors(path, self.learned, header)
 
     def goal(
         self,
@@ -183,7 +200,7 @@ class Episode:
         return _start(self.policy.actor, keys, self._goal, self.batched)
 
     def act(self, observation: ArrayLike) -> np.ndarray:
-        """The action for this observation, (a,) or (batch, a), in [−1, 1].
+        """The action for this observation, (a,) or (batch, a), in [−1, 1] or the bounds of `policy.schema`.
 
         Each action is followed by `observe`; an episode has as many steps as its horizon.
         """
@@ -287,11 +304,24 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({brief_repr(provenance)})")
-    blank = jax.eval_shape(lambda: blank_actor(method, spec))
-    actor = read_tensors(path, blank, header)
-    if not np.all(np.asarray(actor.normaliser.std) > 0):
+    units, schema = read_meaning(header, spec, path)
+    blank = jax.eval_shape(lambda: blank_actor(units.inside(method), spec))
+    learned = read_tensors(path, blank, header)
+    if not np.all(np.asarray(learned.normaliser.std) > 0):
         raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")
-    return Policy(actor, method, spec, provenance)
+    return Policy(learned, method, spec, provenance, units, schema)
+
+
+def read_meaning(header: dict[str, Any], spec: Spec, source: str | os.PathLike) -> tuple[Units, Schema]:
+    """Units and schema; files of older versions have none, and their methods took every unit as it was."""
+    try:
+        plain = {"cost": [1.0] * spec.cost_count, "reward": 1.0}
+        units = Units.from_dict(header.get("units", plain), spec.cost_count)
+        schema = Schema.from_dict(header.get("schema", {}))
+        schema.check(spec.observation_size, spec.action_size, spec.cost_count)
+    except BCRLError as error:
+        raise BCRLError(f"{source}: the header is damaged ({brief(error, 400)})") from None
+    return units, schema
 
 
 def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:

@@ -85,7 +85,7 @@ def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_run):
     import jax
 
     policy, world = tiny_run.policy(0), make_world("point-circle")
-    actor = dataclasses.replace(policy.actor, fallback_draws=0)
+    actor = dataclasses.replace(policy.learned, fallback_draws=0)
     policy = Policy(actor, policy.method, policy.spec, policy.provenance)
     reset, act, move = jax.random.split(jax.random.split(jax.random.key(0), 3)[1], 3)
     keys = jax.random.split(move, world.horizon)

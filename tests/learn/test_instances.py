@@ -329,7 +329,7 @@ def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     policy = Policy(blank_actor(method, spec), method, spec, {})  # any parameters will do
     seen = np.random.default_rng(0).normal(size=(64, 3), scale=3.0).astype(np.float32)
     thresholds = np.linspace(0.2, 3.0, 64)
-    free = Policy(dataclasses.replace(policy.actor, guarded=False), method, policy.spec, {})
+    free = Policy(dataclasses.replace(policy.learned, guarded=False), method, policy.spec, {})
     one, two, three = (
         policy.start(threshold=thresholds),
         free.start(threshold=thresholds),
@@ -340,8 +340,8 @@ def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     np.testing.assert_array_equal(one.fallback, three.fallback)
     replaced = one.fallback & ~two.fallback
     assert 0 < replaced.sum() < 64
-    features = jax.vmap(policy.actor.normaliser)(jnp.asarray(seen))
-    np.testing.assert_allclose(guarded[replaced], policy.actor.fallback(features)[0][replaced], atol=1e-6)
+    features = jax.vmap(policy.learned.normaliser)(jnp.asarray(seen))
+    np.testing.assert_allclose(guarded[replaced], policy.learned.fallback(features)[0][replaced], atol=1e-6)
     np.testing.assert_array_equal(guarded[~replaced], unguarded[~replaced])
 
 

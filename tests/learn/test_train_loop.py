@@ -54,7 +54,7 @@ def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_
     """For another reward, on part of the log: critics and normalisation are the donor's, bit for bit."""
     other = dataclasses.replace(tiny_log.select_episodes([0, 2, 5]), rewards=-tiny_log.rewards[:60])
     run = fit(other, tiny_method, seeds=(1, 2), steps=20, log_every=10, cost_critics=tiny_policy)
-    donor = tiny_policy.actor
+    donor = tiny_policy.learned
     for seed in (1, 2):
         actor = run.policy(seed).actor
         assert same(actor.cost_value, donor.cost_value)

@@ -56,7 +56,7 @@ class Tracker:
     """The formulas of the three rules, step by step, with the policy's own V_C and Q_C."""
 
     def __init__(self, policy: Policy, threshold: np.ndarray, horizon: int):
-        self.actor = policy.actor
+        self.actor = policy.learned
         self.gamma = 1.0 if policy.method.criterion == "episodic" else policy.method.gamma_cost
         self.log_horizon = policy.spec.horizon
         self.threshold, self.horizon = threshold, horizon
@@ -147,15 +147,15 @@ def test_a_bare_budget_needs_no_horizon(policy):
     k = policy.spec.cost_count
     delta = np.arange(3.0, 3.0 + k)
     seen = np.ones(policy.spec.observation_size, np.float32)
-    mean = np.asarray(policy.actor.mean_start_value)
+    mean = np.asarray(policy.learned.mean_start_value)
     episode = policy.start(budget=given(delta))
     episode.act(seen)
     np.testing.assert_allclose(episode.slack, delta - mean, rtol=1e-5)  # soft: f in slack
     direct = policy.start(budget=given(delta), execution="direct")
     direct.act(seen)
-    features = policy.actor.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
+    features = policy.learned.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
     np.testing.assert_allclose(
-        direct.slack, delta - np.asarray(policy.actor.least_cost(features)), rtol=1e-5, atol=1e-5
+        direct.slack, delta - np.asarray(policy.learned.least_cost(features)), rtol=1e-5, atol=1e-5
     )
     for rule in ("finite-horizon", "min"):
         with pytest.raises(BCRLError, match="needs threshold"):
@@ -222,7 +222,7 @@ def test_restart_of_cloned_policies(tiny_log):
 def test_pruning_takes_the_best_safe_action():
     """Of the drawn actions, only those with Q_C ≤ δ, and of them the one with the largest Q_R."""
     policy = untrained()
-    actor = policy.actor
+    actor = policy.learned
     drawn = 16
     rng = np.random.default_rng(0)
     kinds = set()
@@ -262,13 +262,13 @@ def test_pruning_takes_the_best_safe_action():
 @pytest.mark.parametrize(("slack", "fallback"), [(-1.0, True), (0.0, True), (0.29, True), (0.31, False)])
 def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
     policy = untrained(fallback_below=0.3, nonnegative_values=False)
-    episode = policy.start(budget=float(policy.actor.mean_start_value[0]) + slack)
+    episode = policy.start(budget=float(policy.learned.mean_start_value[0]) + slack)
     seen = np.ones(6)
     action = episode.act(seen)
     np.testing.assert_allclose(episode.slack, [slack], atol=1e-5)
     assert bool(episode.fallback) == fallback
-    features = policy.actor.normaliser(jnp.asarray(seen, jnp.float32))
-    same = np.allclose(action, policy.actor.fallback(features)[0], atol=1e-6)
+    features = policy.learned.normaliser(jnp.asarray(seen, jnp.float32))
+    same = np.allclose(action, policy.learned.fallback(features)[0], atol=1e-6)
     assert same == fallback
 
 
@@ -280,7 +280,7 @@ def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
 def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
     """Σ w a / Σ w over its draws, w = exp(−β Σ ω_i Q_C,i)."""
     policy = untrained(k, fallback_draws=8, **options)
-    actor, seen = policy.actor, jnp.ones(6)
+    actor, seen = policy.learned, jnp.ones(6)
     memory = actor.start(jax.random.key(5), policy.goal(threshold=given(np.zeros(k)), horizon=9))
     action, _, insight = actor.act(memory, seen)
     assert insight.fallback
@@ -299,7 +299,7 @@ def test_the_sharper_the_draws_the_cheaper_the_fallback():
     found = []
     for beta in (0.0, 10.0, 1e4):
         policy = untrained(fallback_draws=64, fallback_beta=beta)
-        actor = policy.actor
+        actor = policy.learned
         goal = policy.goal(threshold=0.0, horizon=9)
         action = actor.act(actor.start(jax.random.key(1), goal), seen)[0]
         found.append(float(actor.cost_to_go(actor.features(seen, jnp.zeros((), jnp.int32)), action)[0]))
@@ -309,7 +309,7 @@ def test_the_sharper_the_draws_the_cheaper_the_fallback():
 
 def test_one_short_cost_of_two_calls_the_fallback():
     policy = untrained(2)
-    mean = np.asarray(policy.actor.mean_start_value)
+    mean = np.asarray(policy.learned.mean_start_value)
     for extra, fallback in (([5.0, 5.0], False), ([5.0, 0.0], True), ([0.0, 5.0], True)):
         episode = policy.start(budget=np.maximum(mean, 0) + extra)
         episode.act(np.ones(6))

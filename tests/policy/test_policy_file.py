@@ -87,7 +87,7 @@ def test_the_file_carries_the_cost_critics_and_their_mean_at_the_start(tiny_log,
     assert header["version"] == 1
     assert any("cost_value" in name for name in tensors)
     assert any("cost_critic" in name for name in tensors)
-    actor = bcrl.load(path).actor
+    actor = bcrl.load(path).learned
     values = np.asarray(actor.least_cost(actor.normaliser(tiny_log.initial_observations)))
     assert values.shape == (8, 1)
     stored = tensors[next(name for name in tensors if "mean_start_value" in name)]

@@ -43,8 +43,8 @@ class Command(Generic[Options]):
     """What to train; its options follow below. bcrl is built on IQL, its instances on what they name."""
     preset: Preset = "paper"
     """Size of networks, batch and steps: the paper's, or one that trains in minutes on two CPU cores."""
-    family: Family = "bullet"
-    """Kind of task, for the paper's hyperparameters."""
+    family: Family = "own"
+    """The hyperparameters of one of the paper's benchmarks, or those for a log of your own."""
     world: str | None = None
     """The world the log is from, such as BallRun: its family, and what the published code sets for it."""
     seeds: tuple[int, ...] = (0,)
@@ -109,7 +109,7 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     method = find_method(_given(words, "method") or "bcrl").name
     preset = _choice(words, "preset", PRESETS, "paper")
     world = _given(words, "world")
-    own_family, overrides = ("bullet", {}) if world is None else _world_defaults(world)
+    own_family, overrides = ("own", {}) if world is None else _world_defaults(world)
     family = _choice(words, "family", FAMILIES, own_family)
     record = find_method(method)
     kind: Any = record.kind

@@ -7,12 +7,13 @@ from bcrl.data._files import FORMATS, load_data, place_of, save_data
 from bcrl.data._minari import is_data_set as is_minari
 from bcrl.data._npz import read_npz
 from bcrl.data._picture import density_picture
-from bcrl.data._schema import Schema
+from bcrl.data._schema import NO_SCHEMA, Schema
 from bcrl.data._summary import summarise
 
 __all__ = [
     "FIELDS",
     "FORMATS",
+    "NO_SCHEMA",
     "Dataset",
     "Schema",
     "density_picture",

@@ -1,6 +1,6 @@
 """Execution: how trained networks act while a budget is spent (the paper's Algorithm 3 and its f and g)."""
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -28,9 +28,6 @@ class Memory(eqx.Module):
 class BudgetedActor(eqx.Module):
     """Policy and fallback, with the cost critics that decide between them and track the budget."""
 
-    tracks_budgets: ClassVar[bool] = True
-    needs_reward: ClassVar[bool] = False
-
     actor: GaussianPolicy
     fallback: GaussianPolicy
     cost_value: MLP
@@ -50,6 +47,14 @@ class BudgetedActor(eqx.Module):
     fallback_draws: int = eqx.field(static=True, default=0)
     fallback_beta: float = eqx.field(static=True, default=0.0)
     cost_weights: tuple[float, ...] | None = eqx.field(static=True, default=None)
+
+    @property
+    def tracks_budgets(self) -> bool:
+        return True
+
+    @property
+    def needs_reward(self) -> bool:
+        return False
 
     @property
     def cost_discount(self) -> float:

@@ -49,7 +49,7 @@ class BCRLOptions(MethodOptions):
     nonnegative_values: bool = True
     """Use max(V_C, 0) in backups and slacks; False is the published code's behaviour."""
     cost_weights: tuple[float, ...] | None = option(None, above=0.0)
-    """With several costs: their weights ω in the base policy's objective (default: 1 each)."""
+    """With several costs: the weights ω of cost_i/c_max,i in the base policy's objective (default: 1 each)."""
 
     # ---- reward critics ----------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ class BCRLOptions(MethodOptions):
 
     # ---- policy extraction -------------------------------------------------------------------------
 
-    beta: float = option(3.0, above=0.0, unit="1/reward for the policy, 1/cost for the fallback")
+    beta: float = option(3.0, above=0.0, unit="1/reward_unit for the policy, 1/c_max for the fallback")
     """Inverse temperature β of policy extraction: actions are weighted by exp(β · advantage)."""
     weight_limit: float = option(100.0, above=0.0)
     """Largest weight of an action in policy extraction."""
@@ -92,16 +92,17 @@ class BCRLOptions(MethodOptions):
 
     budget_samples: int = option(1, least=1, most=10_000)
     """Budgets n sampled for each transition of a batch."""
-    max_budget: float | None = option(None, above=0.0, unit="cost")
-    """Largest slack to train for; by default c_max/(1 − γ_C), or c_max · horizon if episodic."""
+    max_budget: tuple[float, ...] | None = option(None, above=0.0, unit="cost")
+    """Largest slack to train for, one for all costs or for each. By default c_max/(1 − γ_C), or c_max times
+    the horizon if episodic."""
 
     # ---- acting ------------------------------------------------------------------------------------
 
-    fallback_below: float = option(0.1, least=0.0, unit="cost")
+    fallback_below: float = option(0.1, least=0.0, unit="c_max")
     """Slack below which the least-cost fallback acts."""
     fallback_draws: int = option(8, least=0, most=10_000)
     """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
-    fallback_beta: float = option(5.0, least=0.0, unit="1/cost")
+    fallback_beta: float = option(5.0, least=0.0, unit="1/c_max")
     """Inverse temperature β of those weights."""
 
     # ---- the paper's own forms ---------------------------------------------------------------------
@@ -116,6 +117,8 @@ class BCRLOptions(MethodOptions):
     """Gumbel: (Q − V)/β beyond which a sample's gradient stops growing; None is the paper's."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.max_budget, int | float):
+            object.__setattr__(self, "max_budget", (self.max_budget,))
         super().__post_init__()
         if self.criterion == "discounted" and self.gamma_cost == 1.0:
             raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")
@@ -166,5 +169,5 @@ class BCRLOptions(MethodOptions):
     def slack_limit(self, spec: Spec) -> Array:
         """The largest slack of training and acting, for each cost."""
         if self.max_budget is not None:
-            return jnp.full(spec.cost_count, self.max_budget)
+            return jnp.broadcast_to(jnp.array(self.max_budget), (spec.cost_count,))
         return budgets.slack_limit(jnp.asarray(spec.max_cost), self.discount_cost, spec.horizon)

@@ -59,8 +59,8 @@ class BCRLSetup(BCRLOptions):
         limit = float(self.slack_limit(Spec.of(data, steps=1)).min())
         if limit < 10 * self.fallback_below:
             warnings.warn(
-                f"budgets reach {limit:g} at most, and below {self.fallback_below:g} the "
-                "fallback acts: give a smaller fallback_below, or costs in a larger unit",
+                f"budgets reach {limit:g} times the largest cost of a step at most, and below "
+                f"{self.fallback_below:g} the fallback acts: give a smaller fallback_below",
                 stacklevel=3,
             )
 

@@ -32,6 +32,8 @@ class Range:
         return above and (value <= self.high if self.high_allowed else value < self.high)
 
     def __str__(self) -> str:
+        if self.low == -math.inf and self.high == math.inf:
+            return f"({self.unit})"
         text = f"{'from' if self.low_allowed else 'above'} {self.low:g}"
         if self.high != math.inf:
             text += f" {'to' if self.high_allowed else 'below'} {self.high:g}"
@@ -76,6 +78,9 @@ class MethodOptions:
 
     name: ClassVar[str]
 
+    reward_unit: float | None = option(None, above=0.0)
+    """The reward that counts as 1 in training; by default chosen so that returns spread as Bullet's do."""
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
@@ -96,6 +101,11 @@ class MethodOptions:
     def trained_for(self) -> float | None:
         """Training sees no threshold."""
         return None
+
+    @property
+    def in_task_units(self) -> bool:
+        """Costs and rewards are scaled before training."""
+        return False
 
     @property
     def budget_form(self) -> tuple[str, str]:

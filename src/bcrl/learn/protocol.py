@@ -20,7 +20,7 @@ Metrics = dict[str, Array]
 
 @dataclass(frozen=True)
 class Spec:
-    """The sizes of a task: all that `init` needs to know of the data."""
+    """The sizes of a task: all that `init` needs to know of the data. Costs are in the method's unit."""
 
     observation_size: int
     action_size: int
@@ -97,6 +97,16 @@ class Method(Protocol):
         ...
 
     @property
+    def reward_unit(self) -> float | None:
+        """The reward that counts as 1 in training; None: chosen from the log (`units.py`)."""
+        ...
+
+    @property
+    def in_task_units(self) -> bool:
+        """Whether costs and rewards are taken as they are in the log, for constants of a published task."""
+        ...
+
+    @property
     def budget_form(self) -> tuple[str, str]:
         """Tracking and criterion of a method that trains on budgets; empty words for the others."""
         ...
@@ -150,10 +160,15 @@ class Insight(eqx.Module):
 class Actor(Protocol):
     """How trained networks act in an episode. Its memory is a PyTree, so that a JAX world can scan it."""
 
-    tracks_budgets: ClassVar[bool]
-    """Whether execution rules, `budget=` and pruning have a meaning."""
-    needs_reward: ClassVar[bool]
-    """Whether `observe` must be told the reward too."""
+    @property
+    def tracks_budgets(self) -> bool:
+        """Whether execution rules, `budget=` and pruning have a meaning."""
+        ...
+
+    @property
+    def needs_reward(self) -> bool:
+        """Whether `observe` must be told the reward too."""
+        ...
 
     @property
     def cost_discount(self) -> float:

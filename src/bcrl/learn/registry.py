@@ -13,7 +13,7 @@ from bcrl.errors import BCRLError, brief_repr, did_you_mean
 from bcrl.learn.protocol import Method
 
 Preset = Literal["paper", "cpu"]
-Family = Literal["bullet", "safety-gym", "metadrive", "point", "ship"]
+Family = Literal["own", "bullet", "safety-gym", "metadrive", "point", "ship"]
 Threshold = Literal["at run time", "before training", "never"]
 Options = dict[str, Any]
 
@@ -125,13 +125,16 @@ PRESETS: dict[str, Options] = {
     },
 }
 
-# What a family of tasks changes for every method; what it changes for one is in its record.
+# What a family of tasks changes for every method; what it changes for one is in its record. The published
+# temperatures belong to the tasks' own unit of reward; for a log of one's own ("own") it is chosen.
+_TASK_UNIT: Options = {"reward_unit": 1.0}
 FAMILIES: dict[str, Options] = {
-    "bullet": {},
-    "safety-gym": {},
-    "metadrive": {"steps": 200_000},
-    "point": {},
-    "ship": {},
+    "own": {},
+    "bullet": _TASK_UNIT,
+    "safety-gym": _TASK_UNIT,
+    "metadrive": {"steps": 200_000, **_TASK_UNIT},
+    "point": _TASK_UNIT,
+    "ship": _TASK_UNIT,
 }
 
 
@@ -143,9 +146,7 @@ def find_method(name: str) -> Record:
     raise BCRLError(f"there is no method {brief_repr(name)}{hint or ';'} known: {', '.join(METHODS)}")
 
 
-def make_method(
-    name: str = "bcrl", *, preset: str = "paper", family: str = "bullet", **options: Any
-) -> Method:
+def make_method(name: str = "bcrl", *, preset: str = "paper", family: str = "own", **options: Any) -> Method:
     """The method of this name: `options` over the defaults of the preset and of the family of tasks.
 
     The number of steps that belongs to them is `default_steps(name, preset, family)`.
@@ -166,7 +167,7 @@ def default_options(record: Record, preset: str, family: str) -> Options:
     return {name: value for name, value in defaults.items() if name in known}
 
 
-def default_steps(name: str = "bcrl", preset: str = "paper", family: str = "bullet") -> int:
+def default_steps(name: str = "bcrl", preset: str = "paper", family: str = "own") -> int:
     """The gradient steps of a training (of each phase)."""
     return _defaults(find_method(name), preset, family)["steps"]
 

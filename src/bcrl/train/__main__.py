@@ -19,7 +19,7 @@ def main() -> None:
     parser.add_argument("out", help="folder of the run")
     parser.add_argument("--method", default="bcrl", choices=sorted(METHODS), help="what to train")
     parser.add_argument("--preset", default="paper", help=f"size of the training: {', '.join(PRESETS)}")
-    parser.add_argument("--family", default="bullet", help=f"kind of task: {', '.join(FAMILIES)}")
+    parser.add_argument("--family", default="own", help=f"kind of task: {', '.join(FAMILIES)}")
     parser.add_argument("--seeds", default="0", help="comma-separated seeds, trained as one program")
     parser.add_argument("--steps", type=int, help="gradient steps (default: the preset's)")
     parser.add_argument("--resume", action="store_true", help="go on where the folder's checkpoint stands")

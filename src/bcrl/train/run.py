@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 
 import bcrl
-from bcrl.data import Dataset
+from bcrl.data import NO_SCHEMA, Dataset, Schema
 from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
-from bcrl.policy import Policy, load_learned, read_options, read_spec
+from bcrl.learn.units import Units
+from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
@@ -37,6 +38,8 @@ class Run:
     spec: Spec
     seeds: tuple[int, ...]
     provenance: dict[str, Any]
+    units: Units
+    schema: Schema = NO_SCHEMA
     folder: Path | None = None
     metrics: list[dict[str, float]] = field(default_factory=list)
     """A row per seed and log point."""
@@ -59,8 +62,9 @@ class Run:
             assert self.folder is not None
             return load_learned(self.folder / f"policy-{seed}.bcrl")
         one = jax.tree.map(lambda x: x[self.seeds.index(seed)], self.state)
-        actor = self.method.actor(one, self.arrays, self.normaliser, self.spec)
-        return Policy(actor, self.method, self.spec, {**self.provenance, "seed": seed})
+        learned = self.units.inside(self.method).actor(one, self.arrays, self.normaliser, self.spec)
+        provenance = {**self.provenance, "seed": seed}
+        return Policy(learned, self.method, self.spec, provenance, self.units, self.schema)
 
 
 def load_run(folder: str | os.PathLike) -> Run:
@@ -68,11 +72,13 @@ def load_run(folder: str | os.PathLike) -> Run:
     folder = Path(folder)
     config = read_config(folder)
     source = folder / "config.json"
+    spec = read_spec(config, source)
     return Run(
         read_options(config, source),
-        read_spec(config, source),
+        spec,
         tuple(config["seeds"]),
         dict(config.get("provenance", {})),
+        *read_meaning(config, spec, source),
         folder,
         read_metrics(folder),
     )
@@ -104,13 +110,16 @@ def fit(
     method = BCRL() if method is None else method
     _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
     normaliser = Normaliser.of(data.observations)
-    spec = Spec.of(data, steps)
+    units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
+    inside, log = units.inside(method), units.log_inside(data)
+    spec = Spec.of(log, steps)
     schedule = method.schedule
     if cost_critics is not None:
         normaliser = _adopted_normaliser(method, spec, cost_critics)
         schedule = tuple(kept for parts in schedule if (kept := tuple(p for p in parts if p != "cost")))
     provenance = _provenance(data, steps, cost_critics)
-    run = Run(method, spec, tuple(seeds), provenance, Path(out) if out else None, normaliser=normaliser)
+    where = Path(out) if out else None
+    run = Run(method, spec, tuple(seeds), provenance, units, data.schema, where, normaliser=normaliser)
     folder = None
     if run.folder is not None:
         pace = {"log_every": log_every, "checkpoint_every": checkpoint_every, "keep_every": keep_every}
@@ -119,9 +128,9 @@ def fit(
         folder = RunFolder(run.folder, config, resume=resume, overwrite=overwrite, phases=len(schedule))
     with stop_request() as request, nullcontext() if folder is None else closing(folder):
         with progress("preparing", 2, "parts") as tick:
-            run.arrays = method.prepare(data, normaliser)
+            run.arrays = inside.prepare(log, normaliser)
             tick(note="data")
-            run.state = initial_state(method, spec, run.seeds)
+            run.state = initial_state(inside, spec, run.seeds)
             tick(note="networks")
         if cost_critics is not None:
             run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
@@ -132,7 +141,7 @@ def fit(
         if step > total:
             raise BCRLError(f"{out}: is trained for {step:,} steps already: give more --steps")
         points = train(
-            method,
+            inside,
             run.arrays,
             spec,
             run.seeds,
@@ -230,7 +239,7 @@ def _provenance(data: Dataset, steps: int, cost_critics: Policy | None) -> dict[
         provenance["cost_critics"] = {
             "options": dataclasses.asdict(cost_critics.method),  # type: ignore[call-overload]
             "provenance": cost_critics.provenance,
-            "sha256": tensors_sha256(cost_critics.actor),
+            "sha256": tensors_sha256(cost_critics.learned),
         }
     return provenance
 
@@ -241,6 +250,8 @@ def _config(run: Run) -> dict[str, Any]:
         "options": dataclasses.asdict(run.method),  # type: ignore[call-overload]
         "seeds": list(run.seeds),
         "spec": dataclasses.asdict(run.spec),
+        "units": run.units.to_dict(),
+        "schema": run.schema.to_dict(),
         "provenance": run.provenance,
     }
 
@@ -301,12 +312,12 @@ def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser
         ours, theirs = getattr(spec, name), getattr(donor.spec, name)
         if ours != theirs:
             raise BCRLError(f"{name} of the log is {ours}, but the cost critics were trained with {theirs}")
-    actor: Any = donor.actor
+    actor: Any = donor.learned
     return actor.normaliser
 
 
 def _with_cost_critics(state: Any, donor: Policy, seeds: int) -> Any:
-    actor: Any = donor.actor
+    actor: Any = donor.learned
     # Copies: buffers are donated to the train step, so no two leaves may share one.
     value, critic, target = jax.tree.map(
         lambda x: jnp.repeat(x[None], seeds, axis=0), (actor.cost_value, actor.cost_critic, actor.cost_critic)

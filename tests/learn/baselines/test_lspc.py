@@ -172,7 +172,7 @@ def test_o_earns_and_s_costs_nothing(policies):
 
 def test_latents_stay_in_the_box(policies):
     """S with a box of no size decodes the latent 0; O moves no latent beyond the radius."""
-    earning, safe = (policy.actor for policy in policies)
+    earning, safe = (policy.learned for policy in policies)
     features = jnp.asarray([0.3])
     point = dataclasses.replace(safe, radius=0.0)
     np.testing.assert_allclose(

@@ -45,6 +45,11 @@ class BCAll(MethodOptions):
     dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout after the last hidden layer."""
 
+    @property
+    def in_task_units(self) -> bool:
+        """Cloning needs no unit of cost or reward."""
+        return True
+
     def chosen(self, data: Dataset) -> Dataset:
         """The episodes to clone."""
         return data

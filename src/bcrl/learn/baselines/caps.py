@@ -88,7 +88,7 @@ class CAPS(Baseline):
     """Expectile of the reward value; larger is nearer the best action of the log."""
     tau_c: float = option(0.3, above=0.0, most=0.5)
     """Expectile of the cost value; smaller is nearer the least cost (1 − τ where −cost is maximised)."""
-    beta: float = option(3.0, above=0.0, unit="1/scaled reward, 1/cost")
+    beta: float = option(3.0, above=0.0, unit="1/scaled reward, 1/c_max")
     """Inverse temperature of policy extraction: actions weigh exp(β · advantage)."""
     weight_limit: float = option(100.0, above=0.0)
     """Largest weight of an action by reward, and by cost."""

@@ -61,14 +61,16 @@ class Memory(eqx.Module):
 class SequenceActor(UnbudgetedActor):
     """Executes the mean action, given the return to go (target − reward so far) and the cost to go."""
 
-    needs_reward: ClassVar[bool] = True
-
     normaliser: Normaliser
     goals: Normaliser
     target: Float[Array, "f 2"]
     policy: SequencePolicy
     context: int = eqx.field(static=True)
     keep_positive: bool = eqx.field(static=True)
+
+    @property
+    def needs_reward(self) -> bool:
+        return True
 
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         del key
@@ -144,7 +146,7 @@ class CDT(TwoVariants):
     """Weight η of the entropy at the start of training."""
     half: bool = True
     """On a GPU, activations are bfloat16 in training: 1.5 times as fast."""
-    target_return: float | None = None
+    target_return: float | None = option(None, unit="reward")
     """Return to ask for, at every threshold; by default the best of the log's episodes that cost no more."""
     task: str = ""
     """A task whose published target returns and relabelling to use, such as CarRun; else the log's own."""
@@ -161,6 +163,11 @@ class CDT(TwoVariants):
             cdt_data.published(self.task)
 
     # ---- protocol: data -------------------------------------------------------------------------
+
+    @property
+    def in_task_units(self) -> bool:
+        """Also the published settings of a task are in its units."""
+        return super().in_task_units or bool(self.task)
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
         check_one_cost(data)

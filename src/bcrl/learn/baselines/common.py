@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -31,6 +31,11 @@ class TwoVariants(MethodOptions):
     @property
     def faithful(self) -> bool:
         return self.variant == "faithful"
+
+    @property
+    def in_task_units(self) -> bool:
+        """The constants of released code are for the units of its tasks."""
+        return self.faithful
 
     def seen_through(self, normaliser: Normaliser) -> Normaliser:
         """The normaliser in use: that of the log, as for BCRL; faithful takes observations raw."""
@@ -117,8 +122,13 @@ class Memory(eqx.Module):
 class UnbudgetedActor(eqx.Module):
     """An actor that tracks no discounted budget and can act for any horizon."""
 
-    tracks_budgets: ClassVar[bool] = False
-    needs_reward: ClassVar[bool] = False
+    @property
+    def tracks_budgets(self) -> bool:
+        return False
+
+    @property
+    def needs_reward(self) -> bool:
+        return False
 
     @property
     def cost_discount(self) -> float:

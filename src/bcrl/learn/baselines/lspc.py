@@ -53,7 +53,7 @@ class LSPC(Baseline):
     """Expectile of the reward value; larger is nearer the best action of the log."""
     tau_c: float = option(0.3, above=0.0, most=0.5)
     """Expectile of the cost value; smaller is nearer the least cost."""
-    beta: float = option(2.0, above=0.0, unit="1/cost, 1/reward")
+    beta: float = option(2.0, above=0.0, unit="1/c_max, 1/reward unit")
     """Inverse temperature: the generator weighs actions by exp(β · cost saved), O by exp(β · advantage)."""
     weight_limit: float = option(200.0, above=0.0)
     """Largest weight of an action."""
