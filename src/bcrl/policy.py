@@ -304,6 +304,8 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({brief_repr(provenance)})")
+    if "units" in header and "sha256" not in header:  # files without a digest are older than units
+        raise BCRLError(f"{path}: is damaged (its digest is missing): copy it again, or train again")
     units, schema = read_meaning(header, spec, path)
     blank = jax.eval_shape(lambda: blank_actor(units.inside(method), spec))
     learned = read_tensors(path, blank, header)

@@ -56,7 +56,7 @@ def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_
     run = fit(other, tiny_method, seeds=(1, 2), steps=20, log_every=10, cost_critics=tiny_policy)
     donor = tiny_policy.learned
     for seed in (1, 2):
-        actor = run.policy(seed).actor
+        actor = run.policy(seed).learned
         assert same(actor.cost_value, donor.cost_value)
         assert same(actor.cost_critic, donor.cost_critic)
         assert same(actor.normaliser, donor.normaliser)
@@ -64,7 +64,7 @@ def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_
         # E[V_C(s₀)] belongs to the new log's starts.
         starts = donor.least_cost(donor.normaliser(other.initial_observations))
         np.testing.assert_allclose(actor.mean_start_value, np.mean(starts, axis=0), rtol=1e-5)
-    assert not same(run.policy(1).actor.actor, run.policy(2).actor.actor)
+    assert not same(run.policy(1).learned.actor, run.policy(2).learned.actor)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_cost_critics_are_for_bcrl_alone(tiny_log, tiny_policy):
 
 def test_a_seed_alone_and_among_others_is_the_same(tiny_log, tiny_method, tiny_run):
     """Up to the order of float32 sums, which over 40 steps of training must not matter much."""
-    alone = fit(tiny_log, tiny_method, seeds=(10,), steps=STEPS, log_every=10).policy(10).actor
-    among = tiny_run.policy(10).actor
+    alone = fit(tiny_log, tiny_method, seeds=(10,), steps=STEPS, log_every=10).policy(10).learned
+    among = tiny_run.policy(10).learned
     for x, y in zip(leaves(alone), leaves(among), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-4)
-    other = tiny_run.policy(0).actor
+    other = tiny_run.policy(0).learned
     assert max(float(np.abs(x - y).max()) for x, y in zip(leaves(alone), leaves(other), strict=True)) > 0.1
 
 

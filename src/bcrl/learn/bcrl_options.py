@@ -49,7 +49,7 @@ class BCRLOptions(MethodOptions):
     nonnegative_values: bool = True
     """Use max(V_C, 0) in backups and slacks; False is the published code's behaviour."""
     cost_weights: tuple[float, ...] | None = option(None, above=0.0)
-    """With several costs: the weights ω of cost_i/c_max,i in the base policy's objective (default: 1 each)."""
+    """With several costs: weights ω of cost_i/c_max,i in the base policy's objective (default: 1 each)."""
 
     # ---- reward critics ----------------------------------------------------------------------------
 
