@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -59,8 +58,9 @@ def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any
     """The header of a file, after checking that it is a `kind`, or one of `also`, that this version reads."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
-    if not path.is_file():
+    if not isinstance(path, str | os.PathLike):
+        raise BCRLError(f"a {kind} is named by its path, not by {brief_repr(path)}")
+    if not os.path.isfile(path):
         raise BCRLError(f"{path}: there is no such file")
     try:
         with safe_open(path, framework="numpy") as file:

@@ -261,3 +261,18 @@ def test_others_may_read_the_file(path, tmp_path):
 def test_options_of_the_file_are_all_of_the_method(path):
     header, _ = split(path.read_bytes())
     assert set(header["options"]) == {field.name for field in dataclasses.fields(bcrl.BCRL)}
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], b"p.bcrl"])
+def test_a_file_is_named_by_its_path(odd):
+    for read in (bcrl.load, bcrl.load_data):
+        with pytest.raises(BCRLError, match="is named by its path"):
+            read(odd)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\x1b[31m", "a\nb", "x\x00"])
+def test_an_odd_name_is_one_printable_line(name, tmp_path):
+    for read, suffix in ((bcrl.load, ".bcrl"), (bcrl.load_data, ".npz")):
+        with pytest.raises(BCRLError, match="there is no such file") as refused:
+            read(tmp_path / (name + suffix))
+        assert str(refused.value).isprintable()

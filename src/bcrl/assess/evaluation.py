@@ -9,7 +9,7 @@ import numpy as np
 from bcrl.assess.results import Result, Results, normalised_cost
 from bcrl.assess.rollout import Episodes, roll_out
 from bcrl.budget import Execution
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.policy import Policy
 from bcrl.progress import progress
 from bcrl.worlds import World, as_world
@@ -39,7 +39,7 @@ def evaluate(
     `prune` draws that many actions each step and takes the best of those that the cost critic allows.
     `workers` is how many processes step a world outside bcrl, by default one per core.
     """
-    policies = [policies] if isinstance(policies, Policy) else list(policies)
+    policies = _listed(policies)
     world = as_world(world)
     chosen = tuple((trained_for(policies) or world.thresholds) if thresholds is None else thresholds)
     if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
@@ -71,6 +71,18 @@ def evaluate(
             )
             results += _rows(policy, world, chosen, outcome, execution)
     return Results(results)
+
+
+def _listed(given: object) -> list[Policy]:
+    """The policies as a list, after checking that each is one that was trained on a log."""
+    policies = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for policy in policies or [None]:
+        if not isinstance(policy, Policy):
+            raise BCRLError(
+                f"policies hold {brief_repr(policy)}, but must be trained ones: bcrl.load(path), or "
+                "run.policy(); a tabular policy has its own policy.evaluate(budget) (docs/cmdp.md)"
+            )
+    return policies
 
 
 def trained_for(policies: Sequence[Policy]) -> tuple[float, ...]:

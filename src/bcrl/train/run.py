@@ -20,7 +20,7 @@ from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
-from bcrl.policy import Policy, load_learned, read_options, read_spec
+from bcrl.policy import Policy, check_process, load_learned, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
@@ -72,7 +72,7 @@ def load_run(folder: str | os.PathLike) -> Run:
         read_options(config, source),
         read_spec(config, source),
         tuple(config["seeds"]),
-        dict(config.get("provenance", {})),
+        config["provenance"],
         folder,
         read_metrics(folder),
     )
@@ -101,6 +101,7 @@ def fit(
     `cost_critics` takes the trained cost critics of another BCRL policy and does not train them, for
     another reward on the same states.
     """
+    check_process()
     method = BCRL() if method is None else method
     _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
     normaliser = Normaliser.of(data.observations)
@@ -140,7 +141,7 @@ def fit(
             schedule=schedule,
             step=step,
             log_every=log_every,
-            partial=from_partial(partial),
+            partial=from_partial(partial, len(run.seeds)),
         )
         saver = _Saver(run, folder, total, log_every, checkpoint_every, keep_every)
         with progress("training", total, start=step) as tick:
