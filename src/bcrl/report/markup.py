@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from html import escape as _escape
 
-
 # No page may hold them; names from files do.
 _CONTROL = {
     number: chr(number).encode("unicode_escape").decode()
