@@ -162,6 +162,22 @@ DAMAGED = {
     ),
     "a half for a whole number": (f"{COLUMNS}\n{ROW.replace('200', '2.5')}\n".encode(), "line 2 is damaged"),
     "a row cut short": (f"{COLUMNS}\n{ROW}\n{ROW[:-20]}\n".encode(), "line 3 is damaged"),
+    **{
+        f"{wanted} {value}": (
+            f"{COLUMNS}\n{value.join(ROW.rsplit(good, 1))}\n".encode(),
+            f"{wanted} is {value}",
+        )
+        for good, value, wanted in (
+            ("3.0", "-1.0", "cost"),
+            ("3.0", "nan", "cost"),
+            ("0.3", "-0.3", "normalised_cost"),
+            ("0.3", "inf", "normalised_cost"),
+            ("10.0", "nan", "threshold"),
+            ("1.5", "inf", "return"),
+            ("200", "-200", "length"),
+            ("0.0", "7.0", "fallback_share"),
+        )
+    },
     "not text": (bytes(range(128, 256)) * 4, "not a results file"),
     "zeros": (COLUMNS.encode() + b"\n" + b"\0" * 100, "damaged"),
 }

@@ -208,6 +208,8 @@ def told(folder: Path, capsys) -> str:
     [
         "UPDATE episodes SET cost = 'a lot'",
         "UPDATE episodes SET cost = 9e999",
+        "UPDATE episodes SET cost = -1.0",
+        "UPDATE episodes SET fallback_share = 7.0",
         "UPDATE episodes SET seed = 'x'",
         "UPDATE cells SET threshold = 'x'",
         "UPDATE cells SET task = 'gym:os:system'",
