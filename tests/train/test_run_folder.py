@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import bcrl
 from bcrl.cli import main
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.train.folder import RunFolder
+from bcrl.train.interrupt import interrupts_noted
 from bcrl.train.run import fit, load_run
 
 METHOD = BCAll(hidden=(8,), batch_size=8)  # compiles in a second
@@ -162,6 +164,21 @@ def test_a_signal_stops_a_training_cleanly(number, status, tiny_log_file, out):
     assert "stopped at step " in said
     assert "go on with --resume" in said
     assert (out / "checkpoint.safetensors").exists()
+
+
+def test_an_interrupt_that_was_lost_stops_the_training_that_begins(tiny_log, out):
+    """Python drops a KeyboardInterrupt inside a callback of the garbage collector, as while JAX is imported."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with interrupts_noted():
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(Stopped, match="stopped at step 10; go on with --resume") as stopped:
+                fit(tiny_log, METHOD, out=out, **FAST)
+        assert stopped.value.status == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, monkeypatch):
