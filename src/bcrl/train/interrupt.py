@@ -1,5 +1,6 @@
 """Stopping a training cleanly: Ctrl-C and SIGTERM are noticed between steps, never inside the compiler."""
 
+import atexit
 import os
 import signal
 import sys
@@ -55,6 +56,8 @@ def interrupts_noted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        # While libraries clean up at the end, Ctrl-C ends the program, without a traceback.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager
