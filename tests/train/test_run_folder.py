@@ -167,7 +167,7 @@ def test_a_signal_stops_a_training_cleanly(number, status, tiny_log_file, out):
 
 
 def test_an_interrupt_that_was_lost_stops_the_training_that_begins(tiny_log, out):
-    """Python drops a KeyboardInterrupt inside a callback of the garbage collector, as when JAX is imported."""
+    """Python drops a KeyboardInterrupt inside a callback of the garbage collector; JAX has one."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with interrupts_noted():
