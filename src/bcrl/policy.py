@@ -296,6 +296,11 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({brief_repr(provenance)})")
+    seed, log = provenance.get("seed", 0), provenance.get("data", "")
+    if type(seed) is not int or not 0 <= seed < 2**32 or not isinstance(log, str):  # evaluations use these
+        raise BCRLError(
+            f"{path}: the header's provenance is damaged (seed {brief_repr(seed)}, data {brief_repr(log)})"
+        )
     blank = jax.eval_shape(lambda: blank_actor(method, spec))
     actor = read_tensors(path, blank, header)
     if not np.all(np.asarray(actor.normaliser.std) > 0):

@@ -276,3 +276,14 @@ def test_an_odd_name_is_one_printable_line(name, tmp_path):
         with pytest.raises(BCRLError, match="there is no such file") as refused:
             read(tmp_path / (name + suffix))
         assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"seed": "x"}, {"seed": -1}, {"seed": 10**400}, {"seed": True}, {"data": [1]}]
+)
+def test_odd_provenance_is_refused(odd, tiny_policy, tmp_path):
+    tiny_policy.save(tmp_path / "p.bcrl")
+    header, tensors = split((tmp_path / "p.bcrl").read_bytes())
+    write(tmp_path / "p.bcrl", header | {"provenance": header["provenance"] | odd}, tensors)
+    with pytest.raises(BCRLError, match="provenance is damaged"):
+        bcrl.load(tmp_path / "p.bcrl")
