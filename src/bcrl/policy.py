@@ -76,19 +76,21 @@ class Policy:
         if execution is None:
             # A bare budget has no horizon to convert by; soft is the rule the paper's theorem covers.
             execution = "finite-horizon" if budget is None else "soft"
-        if execution not in get_args(budgets.Execution):
+        if not isinstance(execution, str) or execution not in get_args(budgets.Execution):
             known = ", ".join(get_args(budgets.Execution))
-            raise BCRLError(f"execution is {execution!r}, but must be one of {known}")
+            raise BCRLError(f"execution is {brief_repr(execution)}, but must be one of {known}")
         if budget is not None and execution in ("finite-horizon", "min"):
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
         if not isinstance(prune, int) or prune < 0:
-            raise BCRLError(f"prune is {prune}, but must be 0 (off) or a number of actions to draw")
+            raise BCRLError(
+                f"prune is {brief_repr(prune)}, but must be 0 (off) or a number of actions to draw"
+            )
         if not self.actor.tracks_budgets and (prune or execution != "finite-horizon"):
             raise BCRLError(
                 f"{self.method.name} tracks no budget: give threshold, not budget, execution or prune"
             )
-        if batch is not None and (not isinstance(batch, int) or batch < 1):
-            raise BCRLError(f"batch is {batch}, but must be a whole number from 1 up")
+        if batch is not None and (type(batch) is not int or batch < 1):
+            raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)
         name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
         allowed = self._costs(name, given)
@@ -99,6 +101,8 @@ class Policy:
             raise BCRLError(f"{name}, horizon and batch have shapes {shapes}: use one length") from None
         if len(shape) > 1:
             raise BCRLError(f"{name} has shape {allowed.shape[:-1]}, but a batch is a single row")
+        if 0 in shape:
+            raise BCRLError(f"{name} is {brief_repr(given)}, but a batch has at least one episode")
         steps = jnp.asarray(np.broadcast_to(steps, shape), jnp.int32)
         allowed = jnp.asarray(np.broadcast_to(allowed, (*shape, self.spec.cost_count)))
         start = allowed

@@ -330,6 +330,9 @@ BAD_STARTS = [
     ({"threshold": [[1.0, 2.0]]}, "bounds 1 costs"),
     ({"threshold": [1.0, 2.0], "batch": 3}, "one length"),
     ({"threshold": 5, "batch": 0}, "batch"),
+    ({"threshold": 5, "batch": True}, "batch"),
+    ({"threshold": []}, "at least one episode"),
+    ({"threshold": 5, "execution": np.zeros(2)}, "execution"),
 ]
 
 
