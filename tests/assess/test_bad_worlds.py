@@ -52,3 +52,9 @@ def test_a_tabular_policy_is_refused(tiny_policy):
     for given in (tabular, [tiny_policy, tabular]):
         with pytest.raises(BCRLError, match=r"policies hold .*policy\.evaluate\(budget\)"):
             evaluate(given, "point-circle", (5.0,), episodes=1)
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], object])
+def test_what_is_no_world_is_refused(odd, tiny_policy):
+    with pytest.raises(BCRLError, match=r"^world is .*the name of one"):
+        evaluate(tiny_policy, odd, (5.0,), episodes=1)

@@ -217,3 +217,24 @@ def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, mo
     assert resumed.metrics == whole.metrics
     for name in ("metrics.csv", "policy-0.bcrl", "policy-3.bcrl"):
         assert (out / name).read_bytes() == (whole.folder / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"method": "bcrl"},
+        {"method": BCAll},
+        {"seeds": 5},
+        {"seeds": None},
+        {"steps": "5"},
+        {"steps": 2**40},
+        {"log_every": None},
+        {"keep_every": "x"},
+        {"out": 5},
+    ],
+    ids=str,
+)
+def test_odd_arguments_of_a_training_are_refused(odd, tiny_log):
+    with pytest.raises(BCRLError, match=next(iter(odd))) as refused:
+        fit(tiny_log, **{"method": METHOD, "steps": 1} | odd)
+    assert str(refused.value).isprintable()

@@ -41,13 +41,22 @@ def evaluate(
     """
     policies = _listed(policies)
     world = as_world(world)
-    chosen = tuple((trained_for(policies) or world.thresholds) if thresholds is None else thresholds)
+    given = (trained_for(policies) or world.thresholds) if thresholds is None else thresholds
+    try:
+        chosen = () if isinstance(given, str) else tuple(float(threshold) for threshold in given)
+    except (TypeError, ValueError, OverflowError):
+        chosen = ()
     if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
-        raise BCRLError(f"thresholds are {chosen}, but must be numbers from 0 up")
+        raise BCRLError(
+            f"thresholds are {brief_repr(given)}, but must be numbers from 0 up, such as (10, 20)"
+        )
     if len(set(chosen)) < len(chosen):
         raise BCRLError(f"thresholds are {chosen}, but one is there twice")
-    if episodes < 1:
-        raise BCRLError(f"episodes is {episodes}, but must be at least 1")
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if type(value) is not int or not least <= value < 2**31:
+            raise BCRLError(
+                f"{name} is {brief_repr(value)}, but must be a whole number, at least {least}, below 2³¹"
+            )
     for policy in policies:  # before a family is installed and its workers are started
         world.check(policy.spec)
     rows, results = len(chosen) * episodes, []

@@ -16,7 +16,7 @@ import numpy as np
 
 import bcrl
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError, Stopped
+from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
@@ -103,7 +103,19 @@ def fit(
     """
     check_process()
     method = BCRL() if method is None else method
-    _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
+    _check(
+        data,
+        method,
+        seeds,
+        steps,
+        log_every,
+        checkpoint_every,
+        keep_every,
+        resume,
+        overwrite,
+        out,
+        tensorboard,
+    )
     normaliser = Normaliser.of(data.observations)
     spec = Spec.of(data, steps)
     schedule = method.schedule
@@ -248,6 +260,7 @@ def _config(run: Run) -> dict[str, Any]:
 
 def _check(
     data: Dataset,
+    method: Method,
     seeds: Sequence[int],
     steps: int,
     log_every: int,
@@ -262,15 +275,23 @@ def _check(
         raise BCRLError(
             f"data is {data!r}, but must be a Dataset: bcrl.load_data(path) reads one from a file"
         )
+    if isinstance(method, type) or not hasattr(method, "schedule"):
+        raise BCRLError(f"method is {brief_repr(method)}, but must be one: bcrl.make_method('bcrl'), say")
+    if not isinstance(out, str | os.PathLike | None):
+        raise BCRLError(f"out is {brief_repr(out)}, but must be the path of a folder")
+    seeds = tuple(seeds) if isinstance(seeds, Sequence) else (seeds,)
     whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)
     if not seeds or not whole or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
-        raise BCRLError(f"seeds are {tuple(seeds)}, but must be different whole numbers from 0 up to 2³² − 1")
-    for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
-        if value < 1:
-            raise BCRLError(f"{name} is {value}, but must be at least 1")
-    if keep_every < 0 or 0 < keep_every < log_every:
         raise BCRLError(
-            f"keep_every is {keep_every}, but must be 0 (the last alone) or at least log_every {log_every}"
+            f"seeds are {brief_repr(seeds)}, but must be different whole numbers from 0 up to 2³² − 1"
+        )
+    for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
+        if not isinstance(value, int) or not 1 <= value < 2**31:
+            raise BCRLError(f"{name} is {brief_repr(value)}, but must be a whole number, at least 1")
+    if not isinstance(keep_every, int) or keep_every < 0 or 0 < keep_every < log_every:
+        raise BCRLError(
+            f"keep_every is {brief_repr(keep_every)}, but must be 0 (the last alone) or at least log_every "
+            f"{log_every}"
         )
     wanted = {"keep_every": keep_every, "resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}
     for name, given in wanted.items():
