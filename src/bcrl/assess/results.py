@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from bcrl.assess.statistics import Summary
 
 
+LARGEST = 1e100
+"""A larger number would make means and intervals infinite."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One episode. The fields are the columns of results.csv."""
@@ -107,10 +111,10 @@ def impossible(row: Result) -> str:
         "seed": row.seed >= 0,
         "threshold": row.threshold >= 0,  # infinite for experts among ships
         "episode": row.episode >= 0,
-        "return_": math.isfinite(row.return_),
-        "cost": 0 <= row.cost < math.inf,
-        "normalised_reward": not math.isinf(row.normalised_reward),
-        "normalised_cost": 0 <= row.normalised_cost < math.inf,
+        "return_": abs(row.return_) < LARGEST,
+        "cost": 0 <= row.cost < LARGEST,
+        "normalised_reward": math.isnan(row.normalised_reward) or abs(row.normalised_reward) < LARGEST,
+        "normalised_cost": 0 <= row.normalised_cost < LARGEST,
         "length": row.length >= 0,
         "fallback_share": 0 <= row.fallback_share <= 1,
     }

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from html import escape as _escape
 
-# No page may hold them; names from files do.
+# Controls, and marks that change the direction of the text after them. Names from files may hold them.
 _CONTROL = {
     number: chr(number).encode("unicode_escape").decode()
-    for number in (*range(32), *range(127, 160))
+    for number in (*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
     if chr(number) not in "\n\t"
 }
 
