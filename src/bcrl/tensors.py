@@ -102,13 +102,14 @@ def read_tensors(
         found = load_file(path)
     except (SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
         raise BCRLError(f"{path}: its tensors cannot be read ({brief(error)}); train again") from None
-    if "sha256" not in header:
+    digests = {name for name, value in header.items() if isinstance(value, str) and len(value) == 64}
+    if not digests | {"sha256"} & header.keys():
         warnings.warn(
             f"{path}: has no digest (an older bcrl wrote it), so damage would not be noticed: "
             "load and save it again",
             stacklevel=3,
         )
-    elif header["sha256"] != file_digest(header, found):
+    elif digests != {"sha256"} or header["sha256"] != file_digest(header, found):  # its name may be damaged
         raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())

@@ -287,3 +287,11 @@ def test_odd_provenance_is_refused(odd, tiny_policy, tmp_path):
     write(tmp_path / "p.bcrl", header | {"provenance": header["provenance"] | odd}, tensors)
     with pytest.raises(BCRLError, match="provenance is damaged"):
         bcrl.load(tmp_path / "p.bcrl")
+
+
+def test_a_digest_with_a_damaged_name_is_no_older_file(tiny_policy, tmp_path):
+    tiny_policy.save(tmp_path / "p.bcrl")
+    content = (tmp_path / "p.bcrl").read_bytes()
+    (tmp_path / "p.bcrl").write_bytes(content.replace(b'\\"sha256\\"', b'\\"sha257\\"'))
+    with pytest.raises(BCRLError, match="is damaged"):
+        bcrl.load(tmp_path / "p.bcrl")
