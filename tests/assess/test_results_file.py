@@ -23,16 +23,16 @@ COLUMNS = (
 )
 
 words = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00\r\n"), max_size=8)
-numbers = st.floats(-1e6, 1e6)
+numbers, costs = st.floats(-1e6, 1e6), st.floats(0, 1e6)
 results = st.builds(
     Result,
     *[words] * 6,
     st.integers(0, 2**31),
-    numbers,
+    costs,
     st.integers(0, 10**6),
-    *[numbers] * 4,
+    *(numbers, costs, numbers, costs),
     st.integers(1, 1000),
-    numbers,
+    st.floats(0, 1),
 )
 
 
