@@ -279,11 +279,11 @@ def _check(
         raise BCRLError(f"method is {brief_repr(method)}, but must be one: bcrl.make_method('bcrl'), say")
     if not isinstance(out, str | os.PathLike | None):
         raise BCRLError(f"out is {brief_repr(out)}, but must be the path of a folder")
-    seeds = tuple(seeds) if isinstance(seeds, Sequence) else (seeds,)
+    given, seeds = seeds, tuple(seeds) if isinstance(seeds, Sequence) else ()
     whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)
     if not seeds or not whole or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
         raise BCRLError(
-            f"seeds are {brief_repr(seeds)}, but must be different whole numbers from 0 up to 2³² − 1"
+            f"seeds are {brief_repr(given)}, but must be different whole numbers from 0 up to 2³² − 1"
         )
     for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
         if not isinstance(value, int) or not 1 <= value < 2**31:
