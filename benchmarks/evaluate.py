@@ -79,7 +79,7 @@ def pipe_seconds(pool: Pool, rounds: int = 500) -> float:
     started = time.perf_counter()
     for _ in range(rounds):
         worker.send({"reset": [], "step": []}, np.zeros((0, pool.task.action_size), np.float32))
-        worker.receive(0)
+        worker.receive(0, 0)
     return (time.perf_counter() - started) / rounds
 
 

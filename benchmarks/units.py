@@ -12,6 +12,7 @@ import json
 import bcrl
 from bcrl.data import Dataset
 from bcrl.learn.units import Units
+from bcrl.worlds import built_in_world
 from bcrl.worlds.collect import collect
 
 THRESHOLDS = (5.0, 10.0, 20.0, 40.0)
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--transitions", type=int, default=40_000)
     words = parser.parse_args()
-    world = bcrl.make_world(words.world)
+    world = built_in_world(words.world)
     log = collect(world, transitions=words.transitions, seed=0)
     method = bcrl.make_method("bcrl", preset="cpu", tau_r=0.7)
     for cost, reward in FACTORS:
@@ -36,7 +37,7 @@ def main() -> None:
         units = Units(tuple(unit / cost for unit in policy.units.cost), policy.units.reward / reward)
         policy = bcrl.Policy(policy.learned, method, policy.spec, policy.provenance, units)
         results = bcrl.evaluate(policy, world, THRESHOLDS, episodes=20)
-        row = {"costs_times": cost, "rewards_times": reward}
+        row: dict[str, object] = {"costs_times": cost, "rewards_times": reward}
         for threshold in THRESHOLDS:
             episodes = [result for result in results if result.threshold == threshold]
             mean_cost = sum(result.cost for result in episodes) / len(episodes)

@@ -4,12 +4,19 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 
+LONGEST = 2_000
+"""Characters of a message."""
+
 
 class BCRLError(Exception):
     """A one-line message with the file, the field, the value and what to do.
 
-    The command line prints it without a traceback and exits with status 2.
+    The command line prints it without a traceback and exits with status 2. Names and values from files are in
+    it, so control characters are shown as escapes, and a message is cut where it gets long.
     """
+
+    def __init__(self, message: object):
+        super().__init__(brief(message, LONGEST))
 
 
 class Stopped(KeyboardInterrupt):
@@ -29,7 +36,10 @@ def brief(text: object, most: int = 200) -> str:
 
 def brief_repr(value: object) -> str:
     """The repr of a value for a message; files may hold anything."""
-    return brief(repr(value))
+    try:
+        return brief(repr(value))
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
 
 
 def need(*packages: str, extra: str) -> None:

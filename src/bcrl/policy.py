@@ -85,6 +85,7 @@ class Policy:
         Either `threshold` (undiscounted, for the whole episode, with `horizon`, by default the longest
         episode of the log) or `budget` (discounted by γ_C, no horizon needed).
         """
+        check_process()
         if (threshold is None) == (budget is None):
             raise BCRLError(
                 "start needs either threshold=κ (cost of a whole episode) or budget=δ (discounted)"
@@ -92,19 +93,21 @@ class Policy:
         if execution is None:
             # A bare budget has no horizon to convert by; soft is the rule the paper's theorem covers.
             execution = "finite-horizon" if budget is None else "soft"
-        if execution not in get_args(budgets.Execution):
+        if not isinstance(execution, str) or execution not in get_args(budgets.Execution):
             known = ", ".join(get_args(budgets.Execution))
-            raise BCRLError(f"execution is {execution!r}, but must be one of {known}")
+            raise BCRLError(f"execution is {brief_repr(execution)}, but must be one of {known}")
         if budget is not None and execution in ("finite-horizon", "min"):
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
         if not isinstance(prune, int) or prune < 0:
-            raise BCRLError(f"prune is {prune}, but must be 0 (off) or a number of actions to draw")
+            raise BCRLError(
+                f"prune is {brief_repr(prune)}, but must be 0 (off) or a number of actions to draw"
+            )
         if not self.actor.tracks_budgets and (prune or execution != "finite-horizon"):
             raise BCRLError(
                 f"{self.method.name} tracks no budget: give threshold, not budget, execution or prune"
             )
-        if batch is not None and (not isinstance(batch, int) or batch < 1):
-            raise BCRLError(f"batch is {batch}, but must be a whole number from 1 up")
+        if batch is not None and (type(batch) is not int or batch < 1):
+            raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)
         name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
         allowed = self._costs(name, given)
@@ -115,6 +118,8 @@ class Policy:
             raise BCRLError(f"{name}, horizon and batch have shapes {shapes}: use one length") from None
         if len(shape) > 1:
             raise BCRLError(f"{name} has shape {allowed.shape[:-1]}, but a batch is a single row")
+        if 0 in shape:
+            raise BCRLError(f"{name} is {brief_repr(given)}, but a batch has at least one episode")
         steps = jnp.asarray(np.broadcast_to(steps, shape), jnp.int32)
         allowed = jnp.asarray(np.broadcast_to(allowed, (*shape, self.spec.cost_count)))
         start = allowed
@@ -124,9 +129,14 @@ class Policy:
 
     def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
         """A user's horizon(s) in whole steps."""
-        steps = np.asarray(self.spec.horizon if horizon is None else horizon)
+        try:
+            steps = np.asarray(self.spec.horizon if horizon is None else horizon)
+        except ValueError:  # nested lists of unequal length
+            steps = np.zeros(())
         if steps.dtype.kind not in "iu" or np.any(steps < 1) or np.any(steps > LARGEST):
-            raise BCRLError(f"horizon is {horizon}, but must be a whole number of steps from 1 to 2³¹ − 1")
+            raise BCRLError(
+                f"horizon is {brief_repr(horizon)}, but must be a whole number of steps from 1 to 2³¹ − 1"
+            )
         longest = self.actor.longest
         if longest is not None and np.any(steps > longest):
             raise BCRLError(
@@ -150,16 +160,16 @@ class Policy:
         goal = self.goal(
             threshold=threshold, budget=budget, horizon=horizon, execution=execution, prune=prune, batch=batch
         )
-        _check_process()
+        try:
+            key = jax.random.key(seed)
+        except (TypeError, ValueError, OverflowError):
+            raise BCRLError(f"seed is {brief_repr(seed)}, but must be a whole number below 2⁶³") from None
         # A bare budget is for any number of steps.
-        return Episode(self, goal, jax.random.key(seed), limited=budget is None)
+        return Episode(self, goal, key, limited=budget is None)
 
     def _costs(self, name: str, value: ArrayLike | None) -> np.ndarray:
         """A user's cost number(s) as (..., k)."""
-        try:
-            array = np.asarray(value, np.float32)
-        except (TypeError, ValueError):
-            raise BCRLError(f"{name} is {value!r}, but must be a number") from None
+        array = _numbers(name, value)
         k = self.spec.cost_count
         if k == 1 and array.ndim <= 1:
             array = array[..., None]
@@ -168,7 +178,7 @@ class Policy:
                 f"{name} has shape {array.shape}, but this policy bounds {k} costs: give (..., {k})"
             )
         if not np.all(np.isfinite(array)) or np.any(array < 0):
-            raise BCRLError(f"{name} is {value}, but must be finite and not negative")
+            raise BCRLError(f"{name} is {brief_repr(value)}, but must be finite and not negative")
         return array
 
 
@@ -204,14 +214,13 @@ class Episode:
 
         Each action is followed by `observe`; an episode has as many steps as its horizon.
         """
-        _check_process()
+        check_process()
         if self._acted:
             raise BCRLError("act was called twice: tell the episode what its last action cost, observe(cost)")
         if np.any(self._step >= self._horizon):
             way = "restart those that ended" if self.batched else "start a new one, or give a longer horizon"
             raise BCRLError(f"the episode has had its {self._horizon.max():,} steps: {way}")
-        with np.errstate(over="ignore"):
-            observed = np.asarray(observation, np.float32)
+        observed = _numbers("observation", observation)
         wanted = (self.policy.spec.observation_size,)
         wanted = (len(self._goal.horizon), *wanted) if self.batched else wanted
         if observed.shape != wanted:
@@ -230,20 +239,21 @@ class Episode:
 
     def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
         """Tells the episode what its last action cost (and earned, where the policy needs to know)."""
+        check_process()
         if not self._acted:
             raise BCRLError("observe comes after act: no action is waiting for its cost")
         if reward is None and self.policy.actor.needs_reward:
             raise BCRLError(f"{self.policy.method.name} needs the reward too: observe(cost, reward)")
         shape = self._goal.threshold.shape
-        costs = np.asarray(cost, np.float32)
+        costs = _numbers("cost", cost)
         costs = costs[..., None] if shape[-1] == 1 and costs.shape == shape[:-1] else costs
         if costs.shape != shape:
             raise BCRLError(f"cost has shape {np.shape(cost)}, but this episode expects {shape}")
         if not np.all(np.isfinite(costs)) or np.any(costs < 0):
-            raise BCRLError(f"cost is {cost}, but must be finite and not negative")
-        rewards = np.asarray(np.zeros(shape[:-1]) if reward is None else reward, np.float32)
+            raise BCRLError(f"cost is {brief_repr(cost)}, but must be finite and not negative")
+        rewards = _numbers("reward", np.zeros(shape[:-1]) if reward is None else reward)
         if rewards.shape != shape[:-1] or not np.isfinite(rewards).all():
-            raise BCRLError(f"reward is {reward}, but must be finite and of shape {shape[:-1]}")
+            raise BCRLError(f"reward is {brief_repr(reward)}, but must be finite and of shape {shape[:-1]}")
         self.memory = _observe(self.policy.actor, self.memory, costs, rewards, self.batched)
         self._step, self._acted = self._step + 1, False
 
@@ -251,6 +261,9 @@ class Episode:
         """Begins the marked episodes of a batch anew, for vectorised environments that reset themselves."""
         if not self.batched:
             raise BCRLError("restart is for batches: call policy.start for a new single episode")
+        check_process()
+        if self._acted:
+            raise BCRLError("restart comes after observe: an action is waiting for its cost")
         marked = np.asarray(which, bool)
         if marked.shape != self._goal.horizon.shape:
             raise BCRLError(f"restart marks {marked.shape}, but the batch is {self._goal.horizon.shape}")
@@ -304,8 +317,11 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     provenance = header.get("provenance")
     if not isinstance(provenance, dict):
         raise BCRLError(f"{path}: the header's provenance is damaged ({brief_repr(provenance)})")
-    if "units" in header and "sha256" not in header:  # files without a digest are older than units
-        raise BCRLError(f"{path}: is damaged (its digest is missing): copy it again, or train again")
+    seed, log = provenance.get("seed", 0), provenance.get("data", "")
+    if type(seed) is not int or not 0 <= seed < 2**32 or not isinstance(log, str):  # evaluations use these
+        raise BCRLError(
+            f"{path}: the header's provenance is damaged (seed {brief_repr(seed)}, data {brief_repr(log)})"
+        )
     units, schema = read_meaning(header, spec, path)
     blank = jax.eval_shape(lambda: blank_actor(units.inside(method), spec))
     learned = read_tensors(path, blank, header)
@@ -357,13 +373,25 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
 _PROCESS = os.getpid()
 
 
-def _check_process() -> None:
+def check_process() -> None:
     """JAX hangs in a process that was forked after JAX had started."""
     if os.getpid() != _PROCESS:
         raise BCRLError(
             "this process was forked after bcrl was loaded, and JAX does not run there: start workers with "
             "multiprocessing.get_context('spawn')"
         )
+
+
+def _numbers(name: str, value: ArrayLike | None) -> np.ndarray:
+    """What a user gives, as float32; text, times and complex numbers are refused."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "cmMSU":
+            with np.errstate(over="ignore"):  # infinity is refused where it matters
+                return array.astype(np.float32, copy=False)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise BCRLError(f"{name} is {brief_repr(value)}, but must be a number, or an array of them")
 
 
 # Jitted once for every policy of the same shape. `batched` is a compile-time choice.

@@ -6,7 +6,6 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -59,8 +58,9 @@ def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any
     """The header of a file, after checking that it is a `kind`, or one of `also`, that this version reads."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
-    if not path.is_file():
+    if not isinstance(path, str | os.PathLike):
+        raise BCRLError(f"a {kind} is named by its path, not by {brief_repr(path)}")
+    if not os.path.isfile(path):
         raise BCRLError(f"{path}: there is no such file")
     try:
         with safe_open(path, framework="numpy") as file:
@@ -102,13 +102,14 @@ def read_tensors(
         found = load_file(path)
     except (SafetensorError, ValueError, TypeError, KeyError, OSError) as error:
         raise BCRLError(f"{path}: its tensors cannot be read ({brief(error)}); train again") from None
-    if "sha256" not in header:
+    digests = {name for name, value in header.items() if isinstance(value, str) and len(value) == 64}
+    if not digests | {"sha256"} & header.keys():
         warnings.warn(
             f"{path}: has no digest (an older bcrl wrote it), so damage would not be noticed: "
             "load and save it again",
             stacklevel=3,
         )
-    elif header["sha256"] != file_digest(header, found):
+    elif digests != {"sha256"} or header["sha256"] != file_digest(header, found):  # its name may be damaged
         raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
     if wanted.keys() != found.keys():
         odd = sorted(wanted.keys() ^ found.keys())

@@ -37,3 +37,24 @@ def test_a_field_that_is_too_long_is_one_line(line, tiny_policy, tmp_path):
     path.write_text("\n".join(lines))
     with pytest.raises(BCRLError, match=rf"line {line} is damaged \(field larger"):
         read_results(path)
+
+
+@pytest.mark.parametrize("odd", ["policy.bcrl", None, [], [None], 5])
+def test_what_is_no_trained_policy_is_refused(odd):
+    with pytest.raises(BCRLError, match=r"^policies hold .*bcrl\.load"):
+        evaluate(odd, "point-circle", (5.0,), episodes=1)
+
+
+def test_a_tabular_policy_is_refused(tiny_policy):
+    from bcrl.cmdp import GridWorld, plan
+
+    tabular = plan(GridWorld("tiny", ("SXG", "..."), 0.1).cmdp, 0.3, bins=5)
+    for given in (tabular, [tiny_policy, tabular]):
+        with pytest.raises(BCRLError, match=r"policies hold .*policy\.evaluate\(budget\)"):
+            evaluate(given, "point-circle", (5.0,), episodes=1)
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], object])
+def test_what_is_no_world_is_refused(odd, tiny_policy):
+    with pytest.raises(BCRLError, match=r"^world is .*the name of one"):
+        evaluate(tiny_policy, odd, (5.0,), episodes=1)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -22,16 +23,16 @@ COLUMNS = (
 )
 
 words = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\x00\r\n"), max_size=8)
-numbers = st.floats(-1e6, 1e6)
+numbers, costs = st.floats(-1e6, 1e6), st.floats(0, 1e6)
 results = st.builds(
     Result,
     *[words] * 6,
     st.integers(0, 2**31),
-    numbers,
+    costs,
     st.integers(0, 10**6),
-    *[numbers] * 4,
+    *(numbers, costs, numbers, costs),
     st.integers(1, 1000),
-    numbers,
+    st.floats(0, 1),
 )
 
 
@@ -138,7 +139,14 @@ def test_noise_is_named_in_the_world(tiny_run):
         ({"thresholds": ()}, "thresholds"),
         ({"thresholds": (-1.0,)}, "thresholds"),
         ({"thresholds": (float("nan"),)}, "thresholds"),
+        ({"thresholds": 5}, "thresholds"),
+        ({"thresholds": "10"}, "thresholds"),
+        ({"thresholds": (None,)}, "thresholds"),
+        ({"thresholds": (10**400,)}, "thresholds"),
         ({"episodes": 0}, "episodes"),
+        ({"episodes": 1.5}, "episodes"),
+        ({"seed": "2"}, "seed"),
+        ({"seed": 2**70}, "seed"),
         ({"world": "point-run"}, "observations, actions"),
     ],
 )
@@ -162,6 +170,22 @@ DAMAGED = {
     ),
     "a half for a whole number": (f"{COLUMNS}\n{ROW.replace('200', '2.5')}\n".encode(), "line 2 is damaged"),
     "a row cut short": (f"{COLUMNS}\n{ROW}\n{ROW[:-20]}\n".encode(), "line 3 is damaged"),
+    **{
+        f"{wanted} {value}": (
+            f"{COLUMNS}\n{value.join(ROW.rsplit(good, 1))}\n".encode(),
+            re.escape(f"{wanted} is {value}"),
+        )
+        for good, value, wanted in (
+            ("3.0", "-1.0", "cost"),
+            ("3.0", "nan", "cost"),
+            ("0.3", "-0.3", "normalised_cost"),
+            ("0.3", "1e+308", "normalised_cost"),
+            ("10.0", "nan", "threshold"),
+            ("1.5", "inf", "return"),
+            ("200", "-200", "length"),
+            ("0.0", "7.0", "fallback_share"),
+        )
+    },
     "not text": (bytes(range(128, 256)) * 4, "not a results file"),
     "zeros": (COLUMNS.encode() + b"\n" + b"\0" * 100, "damaged"),
 }

@@ -122,6 +122,15 @@ def test_errors_have_no_control_characters(tmp_path):
     assert r"\x1b[31m" in done.stderr
 
 
+def test_names_of_logs_have_no_control_characters(tiny_log_file, tmp_path, capsys):
+    log = tmp_path / "a\x1b[31m\r\u202e.npz"
+    log.write_bytes(tiny_log_file.read_bytes())
+    main(["data", "info", str(log)])
+    said = capsys.readouterr().out
+    assert "next: " in said
+    assert all(line.isprintable() for line in said.splitlines())
+
+
 def test_file_names_are_not_markup(tiny_run, tmp_path, capsys):
     odd = tmp_path / "[" / "b][red].bcrl"
     odd.parent.mkdir()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tiny_log_maker import make_log
 
+from bcrl.assess import evaluate
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser, Spec
@@ -329,6 +330,9 @@ BAD_STARTS = [
     ({"threshold": [[1.0, 2.0]]}, "bounds 1 costs"),
     ({"threshold": [1.0, 2.0], "batch": 3}, "one length"),
     ({"threshold": 5, "batch": 0}, "batch"),
+    ({"threshold": 5, "batch": True}, "batch"),
+    ({"threshold": []}, "at least one episode"),
+    ({"threshold": 5, "execution": np.zeros(2)}, "execution"),
 ]
 
 
@@ -360,6 +364,24 @@ def test_bad_steps_are_refused(tiny_policy):
     assert batch.act(np.zeros((2, 6))).shape == (2, 2)
 
 
+ODD = ["x", None, [[1], [1, 2]], {}, ["1"] * 6, np.zeros(6, complex), np.zeros(6, "M8[s]"), [10**400] * 6]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: str(odd)[:12])
+def test_what_is_no_number_is_refused(odd, tiny_policy):
+    episode = tiny_policy.start(threshold=5)
+    with pytest.raises(BCRLError, match=r"^observation "):
+        episode.act(odd)
+    episode.act(np.zeros(6))
+    with pytest.raises(BCRLError, match=r"^cost "):
+        episode.observe(odd)
+    episode.observe(0.0)
+    for name in ("threshold", "horizon", "seed"):
+        if odd is not None:
+            with pytest.raises(BCRLError, match=f"^{name} "):
+                tiny_policy.start(**{"threshold": 5, name: odd})
+
+
 def test_every_action_is_paid_for(tiny_policy):
     """Forgetting observe would overspend without a word."""
     episode = tiny_policy.start(threshold=5, horizon=2)
@@ -372,6 +394,8 @@ def test_every_action_is_paid_for(tiny_policy):
         episode.act(np.zeros(6))
     batch = tiny_policy.start(threshold=5, horizon=[1, 3])
     batch.act(np.zeros((2, 6)))
+    with pytest.raises(BCRLError, match="restart comes after observe"):
+        batch.restart([True, False])  # its cost would be another episode's
     batch.observe([0.0, 0.0])
     with pytest.raises(BCRLError, match="restart those that ended"):
         batch.act(np.zeros((2, 6)))
@@ -405,16 +429,26 @@ def test_no_action_is_ever_nan(size, tiny_policy):
     assert "observation" in refused or size < 1e38
 
 
-def test_a_forked_process_says_so(tiny_policy):
+@pytest.mark.parametrize("kind", ["act", "observe", "start", "evaluate", "fit"])
+def test_a_forked_process_says_so(kind, tiny_policy, tiny_log):
     """JAX would hang there for ever."""
+    tries = {
+        "act": lambda _, episode: episode.act(np.zeros(6)),
+        "observe": lambda _, episode: episode.observe(0.0),
+        "start": lambda policy, _: policy.start(budget=1.0),
+        "evaluate": lambda policy, _: evaluate(policy, "point-circle", (5.0,), episodes=1),
+        "fit": lambda policy, _: fit(tiny_log, policy.method, steps=1),
+    }
     episode = tiny_policy.start(threshold=5)
+    if kind == "observe":
+        episode.act(np.zeros(6))
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns of the fork too
         child = os.fork()
     if child == 0:
         try:
-            episode.act(np.zeros(6))
+            tries[kind](tiny_policy, episode)
         except BCRLError as error:
             os.write(writing, str(error).encode())
         finally:

@@ -262,3 +262,37 @@ def test_others_may_read_the_file(path, tmp_path):
 def test_options_of_the_file_are_all_of_the_method(path):
     header, _ = split(path.read_bytes())
     assert set(header["options"]) == {field.name for field in dataclasses.fields(bcrl.BCRL)}
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], b"p.bcrl"])
+def test_a_file_is_named_by_its_path(odd):
+    for read in (bcrl.load, bcrl.load_data):
+        with pytest.raises(BCRLError, match="is named by its path"):
+            read(odd)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\x1b[31m", "a\nb", "x\x00"])
+def test_an_odd_name_is_one_printable_line(name, tmp_path):
+    for read, suffix in ((bcrl.load, ".bcrl"), (bcrl.load_data, ".npz")):
+        with pytest.raises(BCRLError, match="there is no such file") as refused:
+            read(tmp_path / (name + suffix))
+        assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "odd", [{"seed": "x"}, {"seed": -1}, {"seed": 10**400}, {"seed": True}, {"data": [1]}]
+)
+def test_odd_provenance_is_refused(odd, tiny_policy, tmp_path):
+    tiny_policy.save(tmp_path / "p.bcrl")
+    header, tensors = split((tmp_path / "p.bcrl").read_bytes())
+    write(tmp_path / "p.bcrl", header | {"provenance": header["provenance"] | odd}, tensors)
+    with pytest.raises(BCRLError, match="provenance is damaged"):
+        bcrl.load(tmp_path / "p.bcrl")
+
+
+def test_a_digest_with_a_damaged_name_is_no_older_file(tiny_policy, tmp_path):
+    tiny_policy.save(tmp_path / "p.bcrl")
+    content = (tmp_path / "p.bcrl").read_bytes()
+    (tmp_path / "p.bcrl").write_bytes(content.replace(b'\\"sha256\\"', b'\\"sha257\\"'))
+    with pytest.raises(BCRLError, match="is damaged"):
+        bcrl.load(tmp_path / "p.bcrl")

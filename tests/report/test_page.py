@@ -90,7 +90,7 @@ def test_no_colour_is_fixed_in_the_pictures(page):
 
 
 def test_what_files_say_is_escaped(make_results, dataset):
-    nasty = '<script>alert("1")</script>&'
+    nasty = '<script>alert("1")</script>&\x08\x1b\u202e'
     rows = [dataclasses.replace(row, world=nasty, method="bcrl") for row in make_results()]
     rows += [dataclasses.replace(row, execution=nasty, world=nasty) for row in make_results()]
     page = report_page(
@@ -102,6 +102,7 @@ def test_what_files_say_is_escaped(make_results, dataset):
     )
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 6
+    assert not set("\x08\x1b\u202e") & set(page)
     Reader(page)
 
 

@@ -178,8 +178,11 @@ def test_a_coastline_is_cut_at_the_box(tmp_path, small):
         '{"type": "LineString", "coordinates": [["a", "b"]]}',
         '{"type": "LineString", "coordinates": [[1]]}',
         '{"type": "LineString", "coordinates": [[NaN, 1], [1, 2]]}',
+        f'{{"type": "LineString", "coordinates": [[{10**400}, 1], [1, 2]]}}',
+        '{"type": "LineString", "coordinates": [[1e300, 1], [1, 2]]}',
         '{"type": "FeatureCollection"}',
     ],
+    ids=lambda text: text[:60],
 )
 def test_what_is_no_coastline_is_refused(text, tmp_path):
     (tmp_path / "coast.json").write_text(text)

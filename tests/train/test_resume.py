@@ -13,7 +13,10 @@ import pytest
 
 import bcrl
 from bcrl.errors import BCRLError
-from bcrl.train.run import fit
+from bcrl.learn.loop import initial_state
+from bcrl.learn.protocol import Spec
+from bcrl.tensors import read_header, read_tensors, write_tensors
+from bcrl.train.run import fit, load_run
 
 PLACES = [
     "before_training",
@@ -123,6 +126,10 @@ def test_a_folder_with_a_run_is_not_trained_over(tiny_log, tiny_method, finished
         ("config.json", lambda text: b"[]"),
         ("checkpoint.safetensors", lambda text: text[:100]),
         ("checkpoint.safetensors", lambda text: b""),
+        ("config.json", lambda text: text.replace(b'"steps": 20', b'"steps": "20"')),
+        ("config.json", lambda text: text.replace(b'"method": "', b'"method": "\\u001b')),
+        ("metrics.csv", lambda text: text.replace(b"10,0,", b"10,nan,")),
+        ("metrics.csv", lambda text: text.replace(b"10,0,", b"10,0.5,")),
     ],
 )
 def test_resume_of_a_damaged_run_is_refused(file, damage, tiny_log, tiny_method, finished):
@@ -130,7 +137,38 @@ def test_resume_of_a_damaged_run_is_refused(file, damage, tiny_log, tiny_method,
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(BCRLError, match=file) as refused:
         fit(tiny_log, tiny_method, **finished, resume=True)
-    assert "\n" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "partial", [5, {"sums": 5}, {"sums": {"loss": [1, 2]}}, {"count": "x"}, {"count": -1}]
+)
+def test_damaged_sums_of_a_checkpoint_are_refused(partial, tiny_log, tiny_method, finished):
+    path = finished["out"] / "checkpoint.safetensors"
+    header = read_header(path, "checkpoint")
+    state = initial_state(tiny_method, Spec.of(tiny_log, finished["steps"]), finished["seeds"])
+    write_tensors(path, read_tensors(path, state, header), header | {"partial": partial})
+    with pytest.raises(BCRLError, match="its sums of metrics are damaged"):
+        fit(tiny_log, tiny_method, **finished, resume=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"provenance": "x"},
+        {"seeds": []},
+        {"seeds": ["../../x"]},
+        {"how": 5},
+        {"how": {"data": 5}},
+        {"spec": {"steps": "x"}},
+    ],
+    ids=str,
+)
+def test_a_config_with_odd_values_is_refused(change, tiny_run, tmp_path):
+    config = json.loads((tiny_run.folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(BCRLError, match=rf"config.json: not a readable config \({next(iter(change))} is "):
+        load_run(tmp_path)
 
 
 def test_the_config_tells_the_whole_run(tiny_run):

@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import bcrl
 from bcrl.cli import main
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.train.folder import RunFolder
+from bcrl.train.interrupt import interrupts_noted
 from bcrl.train.run import fit, load_run
 
 METHOD = BCAll(hidden=(8,), batch_size=8)  # compiles in a second
@@ -164,6 +166,21 @@ def test_a_signal_stops_a_training_cleanly(number, status, tiny_log_file, out):
     assert (out / "checkpoint.safetensors").exists()
 
 
+def test_an_interrupt_that_was_lost_stops_the_training_that_begins(tiny_log, out):
+    """Python drops a KeyboardInterrupt inside a callback of the garbage collector; JAX has one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with interrupts_noted():
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(Stopped, match="stopped at step 10; go on with --resume") as stopped:
+                fit(tiny_log, METHOD, out=out, **FAST)
+        assert stopped.value.status == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, monkeypatch):
     """Sums since the last row travel in the checkpoint."""
     given = {"seeds": (0, 3), "steps": 400, "log_every": 300, "checkpoint_every": 300}
@@ -200,3 +217,24 @@ def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, mo
     assert resumed.metrics == whole.metrics
     for name in ("metrics.csv", "policy-0.bcrl", "policy-3.bcrl"):
         assert (out / name).read_bytes() == (whole.folder / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"method": "bcrl"},
+        {"method": BCAll},
+        {"seeds": 5},
+        {"seeds": None},
+        {"steps": "5"},
+        {"steps": 2**40},
+        {"log_every": None},
+        {"keep_every": "x"},
+        {"out": 5},
+    ],
+    ids=str,
+)
+def test_odd_arguments_of_a_training_are_refused(odd, tiny_log):
+    with pytest.raises(BCRLError, match=next(iter(odd))) as refused:
+        fit(tiny_log, **{"method": METHOD, "steps": 1} | odd)
+    assert str(refused.value).isprintable()

@@ -1,6 +1,9 @@
 """A tiny environment for the tests of workers, with every fault a real one can have. Not a test itself."""
 
+import contextlib
+import json
 import os
+import struct
 import time
 
 import gymnasium
@@ -42,6 +45,14 @@ class FakeEnv(gymnasium.Env):
             return False
         return True
 
+    @staticmethod
+    def _answer(header):
+        """Writes an answer of its own to whatever is open, as a library with a wild file descriptor may."""
+        text = json.dumps(header).encode()
+        for file in range(3, 10):
+            with contextlib.suppress(OSError):
+                os.write(file, struct.pack("<II", len(text), 0) + text)
+
     def step(self, action):
         print("noise on standard output must not reach the pipe")
         self.steps += 1
@@ -61,6 +72,9 @@ class FakeEnv(gymnasium.Env):
             cost = self.value if self.spoil == "cost" else cost
             reward = self.value if self.spoil == "reward" else reward
             seen = seen + self.value if self.spoil == "observation" else seen
+            seen = seen[:1] if self.spoil == "shape" else seen
+        if self.spoil in ("empty", "error"):
+            self._answer({"error": 5} if self.spoil == "error" else {})
         return seen, reward, ended, False, {"cost": cost} if self.cost else {}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from bcrl.assess.results import Result, Results, normalised_cost
 from bcrl.assess.rollout import Episodes, roll_out
 from bcrl.budget import Execution
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.policy import Policy
 from bcrl.progress import progress
 from bcrl.worlds import World, as_world
@@ -39,15 +39,24 @@ def evaluate(
     `prune` draws that many actions each step and takes the best of those that the cost critic allows.
     `workers` is how many processes step a world outside bcrl, by default one per core.
     """
-    policies = [policies] if isinstance(policies, Policy) else list(policies)
+    policies = _listed(policies)
     world = as_world(world)
-    chosen = tuple((trained_for(policies) or world.thresholds) if thresholds is None else thresholds)
+    given = (trained_for(policies) or world.thresholds) if thresholds is None else thresholds
+    try:
+        chosen = () if isinstance(given, str) else tuple(float(threshold) for threshold in given)
+    except (TypeError, ValueError, OverflowError):
+        chosen = ()
     if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
-        raise BCRLError(f"thresholds are {chosen}, but must be numbers from 0 up")
+        raise BCRLError(
+            f"thresholds are {brief_repr(given)}, but must be numbers from 0 up, such as (10, 20)"
+        )
     if len(set(chosen)) < len(chosen):
         raise BCRLError(f"thresholds are {chosen}, but one is there twice")
-    if episodes < 1:
-        raise BCRLError(f"episodes is {episodes}, but must be at least 1")
+    for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+        if type(value) is not int or not least <= value < 2**31:
+            raise BCRLError(
+                f"{name} is {brief_repr(value)}, but must be a whole number, at least {least}, below 2³¹"
+            )
     for policy in policies:  # before a family is installed and its workers are started
         world.check(policy.spec)
     rows, results = len(chosen) * episodes, []
@@ -71,6 +80,20 @@ def evaluate(
             )
             results += _rows(policy, world, chosen, outcome, execution)
     return Results(results)
+
+
+def _listed(given: object) -> list[Policy]:
+    """The policies as a list, after checking that each is one that was trained on a log."""
+    policies: list[Any] = (
+        list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    )
+    for policy in policies or [None]:
+        if not isinstance(policy, Policy):
+            raise BCRLError(
+                f"policies hold {brief_repr(policy)}, but must be trained ones: bcrl.load(path), or "
+                "run.policy(); a tabular policy has its own policy.evaluate(budget) (docs/cmdp.md)"
+            )
+    return policies
 
 
 def trained_for(policies: Sequence[Policy]) -> tuple[float, ...]:

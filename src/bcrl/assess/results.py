@@ -1,6 +1,7 @@
 """The results file: one row per episode, so that any table can be made from it."""
 
 import csv
+import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -14,6 +15,10 @@ from bcrl.files import atomic_path
 
 if TYPE_CHECKING:
     from bcrl.assess.statistics import Summary
+
+
+LARGEST = 1e100
+"""A larger number would make means and intervals infinite."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,22 @@ def normalised_cost(cost: np.ndarray, threshold: float) -> np.ndarray:
     return (cost + shift) / (threshold + shift)
 
 
+def impossible(row: Result) -> str:
+    """What no episode has, such as a negative cost, which would count as kept; empty for a possible row."""
+    fits = {
+        "seed": row.seed >= 0,
+        "threshold": row.threshold >= 0,  # infinite for experts among ships
+        "episode": row.episode >= 0,
+        "return_": abs(row.return_) < LARGEST,
+        "cost": 0 <= row.cost < LARGEST,
+        "normalised_reward": math.isnan(row.normalised_reward) or abs(row.normalised_reward) < LARGEST,
+        "normalised_cost": 0 <= row.normalised_cost < LARGEST,
+        "length": row.length >= 0,
+        "fallback_share": 0 <= row.fallback_share <= 1,
+    }
+    return next((f"{name.rstrip('_')} is {getattr(row, name)}" for name, fit in fits.items() if not fit), "")
+
+
 def columns(kind: type[Result] = Result) -> list[str]:
     """The head of a results file."""
     return [field.name.rstrip("_") for field in fields(kind)]
@@ -151,6 +172,8 @@ def read_results(path: str | os.PathLike, kind: type[K] = Result) -> Results[K]:
             except ValueError as error:
                 raise BCRLError(f"{path}: line {number} is damaged ({error}): evaluate again") from None
             result = kind(*values)
+            if odd := impossible(result):
+                raise BCRLError(f"{path}: line {number} is damaged ({odd}): evaluate again")
             first = lines.setdefault(tuple(getattr(result, name) for name in kind.identity), number)
             if first != number:
                 raise BCRLError(

@@ -9,7 +9,7 @@ from typing import Any
 
 from bcrl.bench.cells import Protocol, Work
 from bcrl.data import Dataset, load_data
-from bcrl.errors import BCRLError, printable
+from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.learn.protocol import Method
 from bcrl.learn.registry import default_steps, find_method, make_method
 from bcrl.progress import progress
@@ -55,10 +55,12 @@ class Plan:
                 raise BCRLError(f"{name.replace('entries', 'methods')}: name at least one")
         for seed in (*self.seeds, self.protocol.episode_seed):
             if not is_whole(seed, 0, 2**32):
-                raise BCRLError(f"seeds: {seed!r} is not a whole number from 0 up to 2³² − 1")
+                raise BCRLError(f"seeds: {brief_repr(seed)} is not a whole number from 0 up to 2³² − 1")
         for threshold in self.thresholds or ():
             if not isinstance(threshold, int | float) or not 0 <= threshold < 1e300:
-                raise BCRLError(f"thresholds are {self.thresholds}, but must be numbers from 0 up")
+                raise BCRLError(
+                    f"thresholds are {brief_repr(self.thresholds)}, but must be numbers from 0 up"
+                )
         for name, values in (
             ("methods", [entry.label for entry in self.entries]),
             ("methods", [entry.title for entry in self.entries]),
@@ -75,7 +77,7 @@ class Plan:
             *(("steps", value) for value in [self.steps, *steps] if value is not None),
         ):
             if not is_whole(value, 1, 2**31):
-                raise BCRLError(f"{name} is {value!r}, but must be a whole number, at least 1")
+                raise BCRLError(f"{name} is {brief_repr(value)}, but must be a whole number, at least 1")
         for entry in self.entries:
             if not entry.label or printable(entry.label) != entry.label:
                 raise BCRLError(f"methods: {entry.label!r} is no name for a column")
@@ -90,7 +92,7 @@ def task_names(words: Iterable[str]) -> tuple[str, ...]:
     names: list[str] = []
     for word in words:
         if not isinstance(word, str):
-            raise BCRLError(f"tasks: {word!r} is not the name of a task")
+            raise BCRLError(f"tasks: {brief_repr(word)} is not the name of a task")
         if word.startswith("gym:"):
             raise BCRLError(f"tasks: a benchmark has DSRL's tasks and the built-in worlds, not {word!r}")
         if word in (*INSTALLS, "all"):
@@ -246,9 +248,11 @@ def read_plan(path: Path) -> dict[str, Any]:
         if name != "methods" and wrong:
             if name in kinds:
                 words = {list: 'a list, such as ["BallRun"] or [0, 10]', int: "a whole number", str: "a word"}
-                raise BCRLError(f"{path}: {name} is {value!r}, but must be {words[kinds[name]]}")
+                raise BCRLError(f"{path}: {name} is {brief_repr(value)}, but must be {words[kinds[name]]}")
             known = ", ".join([*kinds, "methods"])
-            raise BCRLError(f"{path}: {name} is {value!r}, which a plan does not know; it has {known}")
+            raise BCRLError(
+                f"{path}: {name} is {brief_repr(value)}, which a plan does not know; it has {known}"
+            )
     methods = content.pop("methods", None)
     if methods is not None:
         if not isinstance(methods, dict):
@@ -265,5 +269,5 @@ def _entry(path: Path, label: str, table: Any) -> Entry:
     if not isinstance(options, dict) or not (steps is None or isinstance(steps, int)):
         raise BCRLError(f"{where}: options must be a table and steps a whole number")
     if not isinstance(method, str):
-        raise BCRLError(f"{where}: method is {method!r}, but must be the name of one")
+        raise BCRLError(f"{where}: method is {brief_repr(method)}, but must be the name of one")
     return Entry(label, method, options, steps)

@@ -8,12 +8,13 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
-from bcrl.assess.results import Result, columns
+from bcrl.assess.results import Result, columns, impossible
 from bcrl.bench.cells import Cell
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 
 FILE = "results.sqlite"
 VERSION = 1
+AGAIN = "move it away and run the benchmark again"
 _MARK = int.from_bytes(b"bcrl", "big")  # SQLite's place for saying whose file it is
 R = TypeVar("R", Cell, Result)
 _SQL = {str: "TEXT", int: "INTEGER", float: "REAL"}
@@ -112,15 +113,18 @@ class Store:
             found = self.file.execute(
                 f"SELECT {names} FROM episodes WHERE cell = ? ORDER BY episode", (key,)
             ).fetchall()
-        return [self._record(Result, row) for row in found]
+        rows = [self._record(Result, row) for row in found]
+        if odd := next(filter(None, map(impossible, rows)), ""):
+            raise BCRLError(f"{self.path}: {odd}: the file is damaged; {AGAIN}")
+        return rows
 
     def _record(self, kind: type[R], row: tuple) -> R:
         """A row of the file, whose columns hold what they should: SQLite itself takes anything."""
         for field, value in zip(fields(kind), row, strict=True):  # type: ignore[arg-type]
             if not isinstance(value, field.type) or (field.type is float and not math.isfinite(value)):  # type: ignore[arg-type]
                 raise BCRLError(
-                    f"{self.path}: {field.name.rstrip('_')} is {value!r}: the file is damaged; move it away "
-                    "and run the benchmark again"
+                    f"{self.path}: {field.name.rstrip('_')} is {brief_repr(value)}: the file is "
+                    f"damaged; {AGAIN}"
                 )
         return kind(*row)
 

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from bcrl.cli.terminal import prepare_streams
 from bcrl.errors import BCRLError, Stopped, did_you_mean, printable
+from bcrl.train.interrupt import interrupts_noted
 
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
-        with _warnings_as_lines():
+        with _warnings_as_lines(), interrupts_noted():
             _dispatch(words)
     except BCRLError as error:
         _complain(error)

@@ -1,12 +1,12 @@
 """`bcrl ship data`: AIS logs to a scenario file."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from bcrl.cli.terminal import next_step
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Command:
         save_scenarios(scenarios, self.out)
         show(scenarios)
         print(f"{len(scenarios):,} scenarios: {self.out}")
-        print(f"next: {shlex.join(['bcrl', 'ship', 'log', str(self.out), '--out', 'train.npz'])}")
+        next_step("bcrl", "ship", "log", self.out, "--out", "train.npz")
 
 
 def show(scenarios: "Scenarios") -> None:

@@ -1,7 +1,6 @@
 """`bcrl ship evaluate`: trained policies and the experts in the congested test scenarios."""
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from bcrl.budget import Execution
+from bcrl.cli.terminal import next_step
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,13 +80,13 @@ class Command:
         # Before what may fail.
         Console(width=max(Console().width, 80)).print(_table(table_lines(results), str(self.scenarios)))
         if self.out is None:
-            print("next: the same with --out ships.csv, to keep the episodes for bcrl report")
+            next_step("the same with --out ships.csv, to keep the episodes for bcrl report")
         else:
             results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
             words = ["bcrl", "report", self.out, "--scenarios", self.scenarios]
             words += ["--policies", *self.policies] if self.policies else []
-            print(f"next: {shlex.join(map(str, [*words, '--out', 'report.html']))}")
+            next_step(*words, "--out", "report.html")
 
 
 def _table(lines: "Sequence[Line]", title: str) -> "Table":

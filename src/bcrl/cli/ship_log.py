@@ -1,11 +1,12 @@
 """`bcrl ship log`: the experts' transitions as a log to learn from."""
 
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+
+from bcrl.cli.terminal import next_step
 
 
 @dataclass
@@ -43,5 +44,4 @@ class Command:
             f"{log.episode_count:,} episodes, {len(log):,} transitions, {log.observation_size} observations, "
             f"mean cost {log.episode_costs.mean():.1f}: {self.out}"
         )
-        train = ["bcrl", "train", "--data", str(self.out), "--out", "runs/ships", "--family", "ship"]
-        print(f"next: {shlex.join(train)}")
+        next_step("bcrl", "train", "--data", self.out, "--out", "runs/ships", "--family", "ship")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from bcrl.budget import Execution
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, printable
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Command:
             save_figure(draw_map(scenarios, drawn, coastline=coast), self.png)
         for route in describe_routes(drawn):
             end = "reaches the goal" if route.reached else "does not reach the goal"
-            print(f"{route.name}: {route.close} of {route.steps} steps in close quarters, {end}")
+            print(f"{printable(route.name)}: {route.close} of {route.steps} steps in close quarters, {end}")
         print(f"{self.out}{f', {self.png}' if self.png else ''}")
 
     def _check_png(self, png: Path) -> None:

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bcrl.errors import printable
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -53,7 +55,7 @@ def print_summary(summaries: "Sequence[Summary]", title: str) -> None:
 
 def next_step(*words: object) -> None:
     """Says what to do next: a command, or a sentence if it is one string."""
-    print(f"next: {words[0] if len(words) == 1 else shlex.join(map(str, words))}")
+    print(f"next: {printable(words[0] if len(words) == 1 else shlex.join(map(str, words)))}")
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 from bcrl.data import _hdf5, _minari, _npz
 from bcrl.data._checks import fault, one_line, reading
 from bcrl.data._dataset import Dataset
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import atomic_path
 
 
@@ -88,6 +88,8 @@ def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
 
 def place_of(path: str | os.PathLike[str]) -> tuple[Path, Format | None]:
     """Where a log lies and its format; None for a suffix that is not in FORMATS."""
+    if not isinstance(path, str | os.PathLike):
+        raise BCRLError(f"a log is named by its path, such as log.npz, not by {brief_repr(path)}")
     if _minari.is_id(path):
         return _minari.folder_of(path), _MINARI
     path = Path(path).expanduser()

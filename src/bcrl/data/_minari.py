@@ -260,7 +260,7 @@ def _box(size: int, bound: float) -> str:
 
 def _data_folder(folder: Path) -> Path | None:
     """The folder with the files: `data` in the one that has the data set's name, or that one itself."""
-    return next((place for place in (folder / "data", folder) if (place / METADATA).is_file()), None)
+    return next((place for place in (folder / "data", folder) if os.path.isfile(place / METADATA)), None)
 
 
 def _store() -> Path:

@@ -1,7 +1,14 @@
 """HTML from pieces. Text is escaped unless it is `HTML` already, so nothing a file says becomes markup."""
 
 from collections.abc import Iterable
-from html import escape
+from html import escape as _escape
+
+# Controls, and marks that change the direction of the text after them. Names from files may hold them.
+_CONTROL = {
+    number: chr(number).encode("unicode_escape").decode()
+    for number in (*range(32), *range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+    if chr(number) not in "\n\t"
+}
 
 
 class HTML(str):
@@ -30,3 +37,8 @@ def _one(piece: Piece) -> str:
     if isinstance(piece, HTML):
         return piece
     return escape(piece) if isinstance(piece, str) else join(*piece)
+
+
+def escape(text: str) -> str:
+    """Text as HTML shows it: markup and control characters are escaped."""
+    return _escape(text).translate(_CONTROL)

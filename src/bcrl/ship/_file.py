@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bcrl.data import read_npz
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import atomic_path
 from bcrl.ship._rule import SECONDS, Box
 from bcrl.ship._scenarios import Scenarios
@@ -75,7 +75,8 @@ def _header(path: Path, raw: np.ndarray) -> dict[str, Any]:
         raise BCRLError(f"{path}: not a scenario file; make it with bcrl ship data")
     if header.get("version") != VERSION:
         raise BCRLError(
-            f"{path}: format version is {header.get('version')!r}, this bcrl reads {VERSION}; {AGAIN}"
+            f"{path}: format version is {brief_repr(header.get('version'))}, this bcrl reads {VERSION}; "
+            f"{AGAIN}"
         )
     if not isinstance(header.get("about", {}), dict):
         raise BCRLError(f"{path}: the header's field about is damaged; {AGAIN}")

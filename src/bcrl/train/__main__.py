@@ -8,7 +8,7 @@ import json
 import sys
 
 from bcrl.data import load_data
-from bcrl.errors import BCRLError, Stopped
+from bcrl.errors import BCRLError, Stopped, printable
 from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, make_method
 from bcrl.train.run import fit
 
@@ -48,7 +48,7 @@ def main() -> None:
             checkpoint_every=words.checkpoint_every,
         )
     except (BCRLError, OSError) as error:
-        print(f"bcrl.train: {error}", file=sys.stderr)
+        print(f"bcrl.train: {printable(error)}", file=sys.stderr)
         raise SystemExit(2) from None
     except Stopped as stop:
         print(f"bcrl.train: {stop}", file=sys.stderr)

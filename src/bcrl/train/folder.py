@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.files import atomic_path, write_text
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
@@ -122,10 +122,13 @@ class RunFolder:
             raise BCRLError(f"{path}: is of another run than {CONFIG} beside it: train into another folder")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
             raise BCRLError(
-                f"{path}: step is {step!r}, but must be a whole number: train into another folder"
+                f"{path}: step is {brief_repr(step)}, but must be a whole number: train into another folder"
             )
-        partial = header.get("partial", {})
-        return step, partial if isinstance(partial, dict) else {}
+        try:
+            from_partial(partial := header.get("partial", {}), len(self.config["seeds"]))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise BCRLError(f"{path}: its sums of metrics are damaged: train into another folder") from None
+        return step, partial
 
     def _keep_rows_until(self, step: int) -> list[dict[str, float]]:
         """The metrics up to the checkpoint; later rows are dropped, since those steps are done again."""
@@ -156,12 +159,28 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise BCRLError(f"{folder}: holds no run ({CONFIG} is missing): give the folder that train wrote")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-        for name, kind in (("method", str), ("options", dict), ("seeds", list), ("spec", dict)):
-            if not isinstance(config[name], kind):
-                raise ValueError(f"{name} is {config[name]!r}")
+        how = config.get("how", {})  # older runs have none
+        right = {
+            "method": isinstance(config["method"], str),
+            "options": isinstance(config["options"], dict),
+            "seeds": isinstance(config["seeds"], list) and all(map(_is_count, config["seeds"] or [None])),
+            "spec": isinstance(config["spec"], dict) and _is_count(config["spec"].get("steps", 1)),
+            "provenance": isinstance(config["provenance"], dict),
+            "how": isinstance(how, dict)
+            and all(isinstance(x, str) if n == "data" else _is_count(x) for n, x in how.items()),
+        }
+        for name, fits in right.items():
+            if not fits:
+                raise ValueError(f"{name} is {brief_repr(config[name])}")
         return dict(config)
-    except (ValueError, TypeError, KeyError, OSError, RecursionError) as error:
-        raise BCRLError(f"{path}: not a readable config ({error}): train into another folder") from None
+    except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
+        raise BCRLError(
+            f"{path}: not a readable config ({brief(error)}): train into another folder"
+        ) from None
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
 
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
@@ -229,8 +248,10 @@ def _read_metrics(path: Path) -> tuple[list[str], list[dict[str, float]]]:
         rows = [{name: float(text) for name, text in line.items()} for line in lines]
         if rows and not {"step", "seed"} <= set(names):
             raise ValueError("the column step or seed is missing")
-    except (ValueError, csv.Error) as error:
-        raise BCRLError(f"{path}: damaged metrics ({error}): remove the file, or train anew") from None
+        if not all(row[name].is_integer() for row in rows for name in ("step", "seed")):
+            raise ValueError("a step or seed is not a whole number")
+    except (ValueError, csv.Error, OSError) as error:
+        raise BCRLError(f"{path}: damaged metrics ({brief(error)}): remove the file, or train anew") from None
     return names, rows
 
 
@@ -264,15 +285,16 @@ def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases:
             if new_value == old_value or name == "provenance.data" or section == "how":
                 continue
             if name.startswith("provenance.") and last in _MADE_BY:
-                warnings.warn(f"{path}: {last} was {old_value} and is now {new_value}", stacklevel=4)
+                warnings.warn(f"{path}: {last} was {brief(old_value)} and is now {new_value}", stacklevel=4)
                 continue
             if name in ("spec.steps", "provenance.steps"):
-                if phases == 1 and now["spec"]["steps"] > before["spec"].get("steps", 0):
+                if phases == 1 and _is_count(old_value) and (new_value or 0) > (old_value or 0):
                     continue
                 reason = "a run can be given more steps, not fewer" if phases == 1 else "phases keep theirs"
-                raise BCRLError(f"{path}: steps were {old_value} and are now {new_value}: {reason}")
+                raise BCRLError(f"{path}: steps were {brief(old_value)} and are now {new_value}: {reason}")
             raise BCRLError(
-                f"{path}: {name} was {old_value} and is now {new_value}; resume needs the same run"
+                f"{path}: {name} was {brief(old_value)} and is now {brief(new_value)}; "
+                "resume needs the same run"
             )
 
 
@@ -281,7 +303,10 @@ def as_partial(sums: dict[str, np.ndarray], count: int) -> dict[str, Any]:
     return {"count": count, "sums": {name: [float(x) for x in value] for name, value in sums.items()}}
 
 
-def from_partial(partial: dict[str, Any]) -> tuple[dict[str, np.ndarray], int]:
+def from_partial(partial: dict[str, Any], seeds: int) -> tuple[dict[str, np.ndarray], int]:
     """The inverse of `as_partial`; nothing where the checkpoint has none."""
     sums = {name: np.asarray(value, np.float32) for name, value in partial.get("sums", {}).items()}
-    return sums, int(partial.get("count", 0))
+    count = int(partial.get("count", 0))
+    if count < 0 or any(value.shape != (seeds,) for value in sums.values()):
+        raise ValueError("a sum for each seed, of 0 or more steps")
+    return sums, count

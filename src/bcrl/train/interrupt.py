@@ -1,5 +1,6 @@
 """Stopping a training cleanly: Ctrl-C and SIGTERM are noticed between steps, never inside the compiler."""
 
+import atexit
 import os
 import signal
 import sys
@@ -29,6 +30,36 @@ class StopRequest:
         return 128 + (self.signal or signal.SIGINT)
 
 
+class _Noted:
+    """Ctrl-C as usual, and a note of it."""
+
+    noted = False
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self.noted = True
+        signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def interrupts_noted() -> Iterator[None]:
+    """For a program: a training stops at once if Ctrl-C came before it began and was lost.
+
+    Python drops a KeyboardInterrupt that is raised inside a callback of the garbage collector; JAX has one,
+    and importing it takes seconds.
+    """
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, _Noted())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # While libraries clean up at the end, Ctrl-C ends the program, without a traceback.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
     """Signals set a flag for as long as this is open. Other threads than the main one get no signals."""
@@ -38,6 +69,8 @@ def stop_request() -> Iterator[StopRequest]:
         return
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, request) for number in numbers}
+    if getattr(before[signal.SIGINT], "noted", False):
+        request.signal = signal.SIGINT
     try:
         yield request
     finally:

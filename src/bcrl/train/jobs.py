@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.data import Dataset, load_data
-from bcrl.errors import BCRLError, printable
+from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.files import write_text
 from bcrl.learn.protocol import Method
 from bcrl.learn.registry import find_method
@@ -164,7 +164,9 @@ def read_jobs(path: Path) -> list[Job]:
             raise BCRLError(f"{path}: not a list of jobs that this bcrl can read; plan again")
         return [_job(row, f"{path}: jobs[{number}]") for number, row in enumerate(content["jobs"])]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BCRLError(f"{path}: damaged ({error!r}); write it again with bcrl bench --plan-only") from None
+        raise BCRLError(
+            f"{path}: damaged ({brief_repr(error)}); write it again with bcrl bench --plan-only"
+        ) from None
 
 
 def _job(row: dict[str, Any], where: str) -> Job:
@@ -182,7 +184,9 @@ def _job(row: dict[str, Any], where: str) -> Job:
     for name, right in checks.items():
         if not right:
             value = {field: row.get(field) for field in name.split(" or ")}
-            raise BCRLError(f"{where}: {value} cannot be; write the list again with bcrl bench --plan-only")
+            raise BCRLError(
+                f"{where}: {brief_repr(value)} cannot be; write the list again with bcrl bench --plan-only"
+            )
     try:
         job.make()
     except BCRLError as error:

@@ -16,12 +16,12 @@ import numpy as np
 
 import bcrl
 from bcrl.data import NO_SCHEMA, Dataset, Schema
-from bcrl.errors import BCRLError, Stopped
+from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.learn.units import Units
-from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
+from bcrl.policy import Policy, check_process, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
@@ -77,7 +77,7 @@ def load_run(folder: str | os.PathLike) -> Run:
         read_options(config, source),
         spec,
         tuple(config["seeds"]),
-        dict(config.get("provenance", {})),
+        config["provenance"],
         *read_meaning(config, spec, source),
         folder,
         read_metrics(folder),
@@ -107,8 +107,21 @@ def fit(
     `cost_critics` takes the trained cost critics of another BCRL policy and does not train them, for
     another reward on the same states.
     """
+    check_process()
     method = BCRL() if method is None else method
-    _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
+    _check(
+        data,
+        method,
+        seeds,
+        steps,
+        log_every,
+        checkpoint_every,
+        keep_every,
+        resume,
+        overwrite,
+        out,
+        tensorboard,
+    )
     normaliser = Normaliser.of(data.observations)
     units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
     inside, log = units.inside(method), units.log_inside(data)
@@ -149,7 +162,7 @@ def fit(
             schedule=schedule,
             step=step,
             log_every=log_every,
-            partial=from_partial(partial),
+            partial=from_partial(partial, len(run.seeds)),
         )
         saver = _Saver(run, folder, total, log_every, checkpoint_every, keep_every)
         with progress("training", total, start=step) as tick:
@@ -258,6 +271,7 @@ def _config(run: Run) -> dict[str, Any]:
 
 def _check(
     data: Dataset,
+    method: Method,
     seeds: Sequence[int],
     steps: int,
     log_every: int,
@@ -272,15 +286,23 @@ def _check(
         raise BCRLError(
             f"data is {data!r}, but must be a Dataset: bcrl.load_data(path) reads one from a file"
         )
+    if isinstance(method, type) or not hasattr(method, "schedule"):
+        raise BCRLError(f"method is {brief_repr(method)}, but must be one: bcrl.make_method('bcrl'), say")
+    if not isinstance(out, str | os.PathLike | None):
+        raise BCRLError(f"out is {brief_repr(out)}, but must be the path of a folder")
+    given, seeds = seeds, tuple(seeds) if isinstance(seeds, Sequence) else ()
     whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)
     if not seeds or not whole or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
-        raise BCRLError(f"seeds are {tuple(seeds)}, but must be different whole numbers from 0 up to 2³² − 1")
-    for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
-        if value < 1:
-            raise BCRLError(f"{name} is {value}, but must be at least 1")
-    if keep_every < 0 or 0 < keep_every < log_every:
         raise BCRLError(
-            f"keep_every is {keep_every}, but must be 0 (the last alone) or at least log_every {log_every}"
+            f"seeds are {brief_repr(given)}, but must be different whole numbers from 0 up to 2³² − 1"
+        )
+    for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
+        if not isinstance(value, int) or not 1 <= value < 2**31:
+            raise BCRLError(f"{name} is {brief_repr(value)}, but must be a whole number, at least 1")
+    if not isinstance(keep_every, int) or keep_every < 0 or 0 < keep_every < log_every:
+        raise BCRLError(
+            f"keep_every is {brief_repr(keep_every)}, but must be 0 (the last alone) or at least log_every "
+            f"{log_every}"
         )
     wanted = {"keep_every": keep_every, "resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}
     for name, given in wanted.items():

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from bcrl.errors import BCRLError, did_you_mean
+from bcrl.errors import BCRLError, brief_repr, did_you_mean
 from bcrl.worlds._base import JaxWorld, Step
 from bcrl.worlds._point_circle import PointCircle
 from bcrl.worlds._point_goal import PointGoal
@@ -64,4 +64,8 @@ def as_world(given: Any) -> World:
         from bcrl.worlds._live import live_world
 
         return live_world(given)
+    if isinstance(given, type) or not hasattr(given, "engine"):
+        raise BCRLError(
+            f"world is {brief_repr(given)}, but must be the name of one, a World or a Gymnasium environment"
+        )
     return given

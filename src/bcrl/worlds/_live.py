@@ -8,8 +8,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from bcrl.errors import BCRLError
-from bcrl.worlds.remote._worker import Environment
+from bcrl.errors import BCRLError, brief
+from bcrl.worlds.remote._worker import Environment, vector
 from bcrl.worlds.remote.pool import Outcome, sizes
 from bcrl.worlds.tasks import THRESHOLDS, Task
 
@@ -52,7 +52,7 @@ class OneEnv:
     slots = 1
 
     def __init__(self, world: EnvWorld):
-        self.name, self.env = world.name, _Given(world.env)
+        self.name, self.size, self.env = world.name, world.observation_size, _Given(world.env)
 
     def __enter__(self) -> "OneEnv":
         self.before = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -65,15 +65,15 @@ class OneEnv:
     def round(self, resets: Mapping[int, int], actions: Mapping[int, np.ndarray]) -> Outcome:
         """As `Pool.round`; nothing is ever lost."""
         outcome = Outcome({}, {}, [])
-        for slot, seed in resets.items():
-            outcome.seen[slot] = np.asarray(self.env.reset(seed), np.float32)
-        for slot, action in actions.items():
-            try:
+        try:
+            for slot, seed in resets.items():
+                outcome.seen[slot] = vector(self.env.reset(seed), self.size)
+            for slot, action in actions.items():
                 seen, reward, cost, terminal, timeout = self.env.step(action)
-            except RuntimeError as error:
-                raise BCRLError(f"{self.name}: {error}") from error
-            outcome.seen[slot] = np.asarray(seen, np.float32)
-            outcome.stepped[slot] = (float(reward), float(cost), bool(terminal), bool(timeout))
+                outcome.seen[slot] = vector(seen, self.size)
+                outcome.stepped[slot] = (float(reward), float(cost), bool(terminal), bool(timeout))
+        except Exception as error:  # of the caller's own code: its traceback is kept
+            raise BCRLError(f"{self.name}: {brief(error, 1000) or type(error).__name__}") from error
         return outcome
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.progress import progress
 from bcrl.ship import Box
 
@@ -45,8 +45,10 @@ def read_coastline(path: str | os.PathLike[str], box: Box) -> Coastline:
                     if rings:
                         coast.land.append(rings)
                 tick()
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise BCRLError(f"{path}: not GeoJSON of lines or polygons in degrees ({error!r})") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise BCRLError(
+            f"{path}: not GeoJSON of lines or polygons in degrees ({brief_repr(error)})"
+        ) from None
     return coast
 
 
@@ -74,8 +76,8 @@ def _shapes(content: Any) -> Iterator[tuple[str, Any]]:
 def _metres(coordinates: Any, box: Box) -> np.ndarray:
     """(n, 2). A position may have a height, which is left out."""
     degrees = np.array([position[:2] for position in coordinates], float).reshape(-1, 2)
-    if not np.isfinite(degrees).all():
-        raise ValueError("a position is not finite")
+    if not (np.abs(degrees) <= 360).all():
+        raise ValueError("a position is not in degrees")
     return np.stack(box.to_metres(degrees[:, 0], degrees[:, 1]), axis=1)
 
 

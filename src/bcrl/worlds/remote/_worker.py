@@ -46,6 +46,14 @@ def read_message(read):
     return header, arrays
 
 
+def vector(seen, size):
+    """An observation of this size; numpy itself would stretch a single number to it."""
+    array = np.asarray(seen, np.float32)
+    if array.shape != (size,):
+        raise RuntimeError(f"an observation has shape {array.shape}, but its space has ({size},)")
+    return array
+
+
 class Environment:
     """One Gymnasium environment; families override what they do in their own way."""
 
@@ -280,11 +288,11 @@ class Worker:
         ends = np.zeros((len(steps), 2), np.uint8)
         for row, (copy, seed) in enumerate(resets):
             with time_limit(self.step_seconds):
-                observations[row] = self.unused(copy).reset(seed)
+                observations[row] = vector(self.unused(copy).reset(seed), self.size)
         for row, copy in enumerate(steps):
             with time_limit(self.step_seconds):
                 seen, rewards[row], costs[row], *ends[row] = self.copies[copy].step(actions[row])
-            observations[len(resets) + row] = seen
+            observations[len(resets) + row] = vector(seen, self.size)
         return [("observations", observations), ("rewards", rewards), ("costs", costs), ("ends", ends)]
 
 

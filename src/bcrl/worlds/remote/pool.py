@@ -19,7 +19,7 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.worlds.remote._worker import read_message, write_message
 from bcrl.worlds.remote.install import family_python
 from bcrl.worlds.tasks import INSTALLS, THRESHOLDS, Task
@@ -191,7 +191,7 @@ class Pool:
             )
         outcome = Outcome({}, {}, [])
         for worker, (reset, step) in busy.items():
-            arrays = worker.receive(len(reset) + len(step))
+            arrays = worker.receive(len(reset), len(step))
             if arrays is None:
                 # Every episode in that process is lost, also those that only waited there.
                 outcome.lost.extend(s for s in range(self.slots) if self._worker(s) is worker)
@@ -247,16 +247,32 @@ class _Worker:
         answer = self._read(START_SECONDS)
         if answer is None:
             raise BCRLError(f"the worker of {self.task.name} did not start: {self._last_line()}")
-        return answer[0]
+        facts, wanted = answer[0], self.task.observation_size  # 0 where the environment itself is to say it
+        if wanted and (found := facts.get("observation_size")) != wanted:
+            raise BCRLError(
+                f"{self.task.name}: its observations have {brief_repr(found)} numbers, but {wanted} are "
+                "wanted: is it another version of the environment?"
+            )
+        return facts
 
     def send(self, request: dict[str, Any], actions: np.ndarray) -> None:
         self._write(request, actions)
 
-    def receive(self, count: int) -> dict[str, np.ndarray] | None:
+    def receive(self, resets: int, steps: int) -> dict[str, np.ndarray] | None:
         """The answer to the last request, or None when the worker is lost."""
         # The worker watches its own steps; this catches one that is stopped or stuck in its start.
-        answer = self._read(self.step_seconds * (count + 1))
-        return None if answer is None else answer[1]
+        answer = self._read(self.step_seconds * (resets + steps + 1))
+        if answer is None:
+            return None
+        arrays, size = answer[1], self.task.observation_size
+        shapes = {
+            "observations": (resets + steps, size),
+            "rewards": (steps,),
+            "costs": (steps,),
+            "ends": (steps, 2),
+        }
+        found = {name: array.shape for name, array in arrays.items() if array.dtype.kind in "fu"}
+        return arrays if found == shapes else None  # an environment wrote into the pipe
 
     def restart(self) -> None:
         self.lost += 1
@@ -307,7 +323,8 @@ class _Worker:
             except (EOFError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
                 return None  # no answer, or not a message
         if "error" in header:
-            raise BCRLError(f"{self.task.name} failed in its worker: {' '.join(header['error'].split())}")
+            text = " ".join(str(header["error"]).split())
+            raise BCRLError(f"{self.task.name} failed in its worker: {brief(text, 1000)}")
         return header, arrays
 
     def _how_it_ended(self) -> str:
@@ -322,9 +339,9 @@ class _Worker:
     def _last_line(self) -> str:
         if self.said is None:
             return "no output"
-        self.said.seek(0)
+        self.said.seek(max(0, self.said.seek(0, os.SEEK_END) - 10_000))
         lines = [line for line in self.said.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "no output"
+        return brief(lines[-1].strip(), 1000) if lines else "no output"
 
 
 def _cores() -> int:
@@ -372,16 +389,18 @@ def user_task(env_id: str, python: str, config: dict[str, Any] | None = None) ->
 
 def sizes(name: str, facts: Mapping[str, Any]) -> dict[str, int]:
     """The sizes of an environment that describes itself; refuses actions outside [-1, 1]."""
-    if (facts["action_low"], facts["action_high"]) != (-1.0, 1.0):
+    numbers: dict[str, Any] = {key: facts.get(key) for key in ("observation_size", "action_size")}
+    numbers["max_episode_steps"] = facts.get("horizon") or 0
+    for key, value in numbers.items():
+        least = 0 if key == "max_episode_steps" else 1
+        if not isinstance(value, int) or not least <= value < 2**31:
+            raise BCRLError(
+                f"{name}: {key} is {brief_repr(value)}, but must be below 2,147,483,648 and {least} or more"
+            )
+    if (facts.get("action_low"), facts.get("action_high")) != (-1.0, 1.0):
         raise BCRLError(
-            f"{name}: its actions lie in {facts['action_low']:g}…{facts['action_high']:g}, but policies "
+            f"{name}: its actions lie in {facts.get('action_low')}…{facts.get('action_high')}, but policies "
             "act in -1…1: wrap it in gymnasium.wrappers.RescaleAction"
         )
-    horizon = facts["horizon"] or 0
-    if not 0 <= horizon < 2**31:
-        raise BCRLError(f"{name}: max_episode_steps is {horizon}, but must be below 2,147,483,648")
-    return {
-        "observation_size": facts["observation_size"],
-        "action_size": facts["action_size"],
-        "horizon": horizon,
-    }
+    horizon = numbers.pop("max_episode_steps")
+    return {**numbers, "horizon": horizon}
