@@ -138,6 +138,8 @@ def start_training(log: Path, out: Path) -> subprocess.Popen[str]:
         str(log),
         "--out",
         str(out),
+        "--method",
+        "bc-all",
         "--hidden",
         "8",
         "--batch-size",
