@@ -17,8 +17,8 @@ HIDDEN = (8,)
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    # Four fifths of the tests' time is compilation. Level 1 without LLVM's expensive passes takes a quarter off
-    # it and trains as fast. (Level 0 compiles a little faster still, and trains several times slower.)
+    # Four fifths of the tests' time is compilation. Level 1 without LLVM's expensive passes takes a quarter
+    # off it and trains as fast. (Level 0 compiles a little faster still, and trains several times slower.)
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 

@@ -22,9 +22,36 @@ def check_every_leaf(
     `stacked` compares one entry of each member of an ensemble, so that a leak into one member is not hidden
     by another.
     """
+    _compare(networks, jax.jit(loss), gradient, stacked)
+
+
+def check_every_network(
+    losses: Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]],
+    networks: dict[str, Any],
+    own: dict[str, tuple[str, ...]],
+    *,
+    stacked: tuple[str, ...] = (),
+) -> None:
+    """Each network follows its own losses alone: `losses` gives the sum of all and each by its name.
+
+    The gradient is that of the sum, the differences are of its own losses: so nothing of the others enters.
+    One program gives both; to compile one for each network takes much longer.
+    """
+    assert own.keys() == networks.keys()
+    slopes = jax.jit(jax.grad(losses, has_aux=True))
+    gradient, _ = slopes(networks)
+    for name, mine in own.items():
+
+        def loss(network: Any, name: str = name, mine: tuple[str, ...] = mine) -> float:
+            parts = slopes(networks | {name: network})[1]
+            return sum(float(parts[part]) for part in mine)
+
+        _compare(networks[name], loss, gradient[name], name in stacked)
+
+
+def _compare(networks: Any, loss: Callable[[Any], Any], gradient: Any, stacked: bool) -> None:
     leaves, structure = jax.tree.flatten(networks)
     slopes = jax.tree.leaves(gradient)
-    loss = jax.jit(loss)
     for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
         for member in range(len(leaf)) if stacked else [...]:
             steepness = np.zeros(slope.shape)
