@@ -14,15 +14,9 @@ def random_like(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape)), tree)
 
 
-def check_every_leaf(
-    networks: Any, loss: Callable[[Any], Any], gradient: Any, *, stacked: bool = False
-) -> None:
-    """Compares one entry of each array, the one with the steepest slope; an array with no slope is an error.
-
-    `stacked` compares one entry of each member of an ensemble, so that a leak into one member is not hidden
-    by another.
-    """
-    _compare(networks, jax.jit(loss), gradient, stacked)
+def check_every_leaf(networks: Any, loss: Callable[[Any], Any], gradient: Any) -> None:
+    """`compare_every_leaf` with a loss that is compiled here."""
+    compare_every_leaf(networks, jax.jit(loss), gradient)
 
 
 def check_every_network(
@@ -46,10 +40,17 @@ def check_every_network(
             parts = slopes(networks | {name: network})[1]
             return sum(float(parts[part]) for part in mine)
 
-        _compare(networks[name], loss, gradient[name], name in stacked)
+        compare_every_leaf(networks[name], loss, gradient[name], name in stacked)
 
 
-def _compare(networks: Any, loss: Callable[[Any], Any], gradient: Any, stacked: bool) -> None:
+def compare_every_leaf(
+    networks: Any, loss: Callable[[Any], Any], gradient: Any, stacked: bool = False
+) -> None:
+    """Compares one entry of each array, the one with the steepest slope; an array with no slope is an error.
+
+    `stacked` compares one entry of each member of an ensemble, so that a leak into one member is not hidden
+    by another.
+    """
     leaves, structure = jax.tree.flatten(networks)
     slopes = jax.tree.leaves(gradient)
     for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):

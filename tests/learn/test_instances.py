@@ -235,6 +235,7 @@ def fixed_point(table: Table, share: np.ndarray, method: BCRL, omega: np.ndarray
     raise AssertionError("the fixed point was not reached")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "options"),
     [
@@ -319,6 +320,7 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
     assert again.actor.guarded == isinstance(again.method, BCRLTD3)
 
 
+@pytest.mark.slow
 def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     method, spec = BCRLTD3(hidden=(8,), fallback_draws=0), Spec(3, 2, 1, 20, (1.0,), 1)
     policy = Policy(blank_actor(method, spec), method, spec, {})  # any parameters will do

@@ -21,6 +21,7 @@ GAMMA_COST = 0.8
 OMEGA = (1.0, 3.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 def test_learned_critics_are_the_fixed_point(k):
     data, table = make_log(k)

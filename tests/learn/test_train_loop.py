@@ -29,6 +29,7 @@ def same(one, other) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(leaves(one), leaves(other), strict=True))
 
 
+@pytest.mark.slow
 def test_phases_change_their_own_networks_only(tiny_log):
     # The programs that tests/train/test_resume.py also trains with.
     method, seeds = make_method("bcrl", hidden=(8,), batch_size=8, phases="in-turn"), (0, 3)
@@ -51,6 +52,7 @@ def test_phases_change_their_own_networks_only(tiny_log):
     assert number == 11
 
 
+@pytest.mark.slow
 def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_policy):
     """For another reward, on part of the log: critics and normalisation are the donor's, bit for bit."""
     other = dataclasses.replace(tiny_log.select_episodes([0, 2, 5]), rewards=-tiny_log.rewards[:60])
@@ -87,6 +89,7 @@ def test_cost_critics_are_for_bcrl_alone(tiny_log, tiny_policy):
         fit(tiny_log, BCSafe(threshold=100.0), steps=20, cost_critics=tiny_policy)
 
 
+@pytest.mark.slow
 def test_a_seed_alone_and_among_others_is_the_same(tiny_log, tiny_method, tiny_run):
     """Up to the order of float32 sums, which over 40 steps of training must not matter much."""
     alone = fit(tiny_log, tiny_method, seeds=(10,), steps=STEPS, log_every=10).policy(10).actor

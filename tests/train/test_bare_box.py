@@ -54,6 +54,7 @@ print(sorted(after))
     assert done.stdout.strip() == "['bcrl']"
 
 
+@pytest.mark.slow
 def test_training_end_to_end_on_a_bare_box(tiny_log_file, tmp_path):
     code = f"""{BLOCKER}
 import runpy

@@ -60,6 +60,7 @@ def uninterrupted(tiny_log_file, tmp_path_factory) -> dict[str, bytes]:
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_run_resumes_to_the_same_bytes(place, tiny_log_file, uninterrupted, tmp_path):
     words = arguments(tiny_log_file, tmp_path / "run")
@@ -70,6 +71,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(place, tiny_log_file, uninterrup
     assert contents(tmp_path / "run") == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_run_killed_from_outside_resumes_to_the_same_bytes(tiny_log_file, uninterrupted, tmp_path):
     """No arranged place: the kill comes whenever some checkpoint has been seen. Again until it is done."""
     words = [*arguments(tiny_log_file, tmp_path / "run"), "--resume"]

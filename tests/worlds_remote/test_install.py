@@ -101,6 +101,7 @@ def tiny_wheel(folder) -> str:
     return hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
 def test_a_file_with_another_hash_is_refused(tmp_path):
     right = tiny_wheel(tmp_path)

@@ -274,6 +274,7 @@ def test_bad_options_are_named(options):
 # ---- learning ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
     [

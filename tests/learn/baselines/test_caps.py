@@ -224,6 +224,6 @@ def test_the_policy_file_acts_the_same(trained, tmp_path):
     policy.save(tmp_path / "policy.bcrl")
     again = bcrl.load(tmp_path / "policy.bcrl")
     assert again.method == policy.method
-    before, after = (roll_out(p, Lane(), (2.0, 12.0), episodes=3) for p in (policy, again))
+    before, after = (roll_out(p, Lane(), (2.0, 6.0, 12.0)) for p in (policy, again))
     np.testing.assert_array_equal(before.returns, after.returns)
     np.testing.assert_array_equal(before.costs, after.costs)

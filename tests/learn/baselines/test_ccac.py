@@ -208,6 +208,7 @@ def test_without_made_up_pairs_their_multiplier_rests(double):
     assert not only_zeros(second)
 
 
+@pytest.mark.slow
 def test_gradients_reach_their_own_networks_alone(double):
     """The gradient is that of the sum of all losses; the differences are of each network's own losses."""
     trained = make_networks()
@@ -245,6 +246,7 @@ def moved(before: TrainState, after: TrainState, name: str) -> bool:
     return any(not np.array_equal(x, y) for x, y in pairs)
 
 
+@pytest.mark.slow
 def test_the_warm_up_trains_the_generator_alone(steps):
     state, after = steps
     warm, metrics = after["fixed", WARM_UP]
@@ -254,6 +256,7 @@ def test_the_warm_up_trains_the_generator_alone(steps):
     assert metrics.keys() == all_metrics.keys(), "both phases fill the columns of one table"
 
 
+@pytest.mark.slow
 def test_targets_follow_slowly(steps):
     state, after = steps
     new = after["fixed", ALL][0]
@@ -262,6 +265,7 @@ def test_targets_follow_slowly(steps):
         np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_as_released_the_multipliers_share_one_adam(steps):
     """It is stepped twice, each time with one net's gradient; the first net then drifts on by momentum."""
     _, after = steps
@@ -341,7 +345,7 @@ def test_the_folder_of_a_run_keeps_both_phases(trained):
     assert [row["step"] for row in rows] == ["800", "1600", "2400", "3200", "4000", "4800"]
     assert [float(row["policy/loss"]) == 0.0 for row in rows] == [True] * 3 + [False] * 3
     before, after = (
-        roll_out(policy, Lane(), (2.0, 12.0), episodes=3)
+        roll_out(policy, Lane(), (2.0, 6.0, 12.0))
         for policy in (trained.policy(1), bcrl.load(trained.folder / "policy-1.bcrl"))
     )
     np.testing.assert_array_equal(before.returns, after.returns)

@@ -261,6 +261,7 @@ def fitted(variant, steps: int) -> Policy:
     return fit(lane_log(), method, steps=steps).policy()
 
 
+@pytest.mark.slow
 def test_the_lane():
     """Cloning earns −14. Waits somewhere left of the border: over 6 seeds 3.4 … 7.4, no cost in any."""
     episodes = roll_out(fitted("fixed", 1_500), Lane(), (2.0,))
@@ -268,6 +269,7 @@ def test_the_lane():
     assert episodes.costs.mean() <= 2.0
 
 
+@pytest.mark.slow
 def test_the_lane_as_released():
     """Where returns are negative, to be worth 0 is no penalty: over 4 seeds 15.3 … 15.4, cost 15.8 … 15.9."""
     episodes = roll_out(fitted("faithful", 1_000), Lane(), (2.0,))

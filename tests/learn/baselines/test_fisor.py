@@ -178,6 +178,7 @@ def test_drawing_by_numpy(double):
     np.testing.assert_allclose(jax.jit(diffusion.sample)(policy, x, key), action, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_one_step():
     """Types stay; the policy takes two steps and its slow copy follows; few rows train the critics."""
     shape = jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC))
@@ -281,6 +282,7 @@ def test_earns_without_any_cost(trained):
     assert costs[0] < 0.3
 
 
+@pytest.mark.slow
 def test_the_policy_file_acts_the_same(trained, tmp_path):
     policy = trained.policy()
     policy.save(tmp_path / "policy.bcrl")
