@@ -14,8 +14,37 @@ def random_like(tree: Any, seed: int) -> Any:
     return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape)), tree)
 
 
-def check_every_leaf(
-    networks: Any, loss: Callable[[Any], Any], gradient: Any, *, stacked: bool = False
+def check_every_leaf(networks: Any, loss: Callable[[Any], Any], gradient: Any) -> None:
+    """`compare_every_leaf` with a loss that is compiled here."""
+    compare_every_leaf(networks, jax.jit(loss), gradient)
+
+
+def check_every_network(
+    losses: Callable[[dict[str, Any]], tuple[Any, dict[str, Any]]],
+    networks: dict[str, Any],
+    own: dict[str, tuple[str, ...]],
+    *,
+    stacked: tuple[str, ...] = (),
+) -> None:
+    """Each network follows its own losses alone: `losses` gives the sum of all and each by its name.
+
+    The gradient is that of the sum, the differences are of its own losses: so nothing of the others enters.
+    One program gives both; to compile one for each network takes much longer.
+    """
+    assert own.keys() == networks.keys()
+    slopes = jax.jit(jax.grad(losses, has_aux=True))
+    gradient, _ = slopes(networks)
+    for name, mine in own.items():
+
+        def loss(network: Any, name: str = name, mine: tuple[str, ...] = mine) -> float:
+            parts = slopes(networks | {name: network})[1]
+            return sum(float(parts[part]) for part in mine)
+
+        compare_every_leaf(networks[name], loss, gradient[name], name in stacked)
+
+
+def compare_every_leaf(
+    networks: Any, loss: Callable[[Any], Any], gradient: Any, stacked: bool = False
 ) -> None:
     """Compares one entry of each array, the one with the steepest slope; an array with no slope is an error.
 
@@ -24,7 +53,6 @@ def check_every_leaf(
     """
     leaves, structure = jax.tree.flatten(networks)
     slopes = jax.tree.leaves(gradient)
-    loss = jax.jit(loss)
     for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
         for member in range(len(leaf)) if stacked else [...]:
             steepness = np.zeros(slope.shape)

@@ -5,9 +5,14 @@ The tables use the log's own frequencies: they are what a regression on the log 
 
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from bcrl.data import Dataset
+from bcrl.learn.acting import BudgetedActor
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.loop import initial_state, train
+from bcrl.learn.protocol import Normaliser, Spec
 
 STATES, ACTIONS = 4, 3
 CODES = 0.9 * np.array([[1.0, 0.0], [-0.5, 0.87], [-0.5, -0.87]])
@@ -99,3 +104,12 @@ def least_cost(table: Table, gamma_cost: float) -> np.ndarray:
     for _ in range(10_000):
         value = (table.costs[0] + gamma_cost * table.moves @ value).min(1)
     return value
+
+
+def learned_costs(data: Dataset, method: BCRL, steps: int) -> BudgetedActor:
+    """What `method` acts with after training the cost critics alone: nothing of the others enters them."""
+    spec, normaliser = Spec.of(data, steps), Normaliser.of(data.observations)
+    arrays, state = method.prepare(data, normaliser), initial_state(method, spec, (0,))
+    for point in train(method, arrays, spec, (0,), state, step=0, log_every=steps, schedule=(("cost",),)):
+        state = point.state
+    return method.actor(jax.tree.map(lambda x: x[0], state), arrays, normaliser, spec)

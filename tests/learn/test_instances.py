@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from known_mdp import ACTIONS, CODES, STATES, Table, evaluate, make_log
+from known_mdp import ACTIONS, CODES, STATES, Table, evaluate, learned_costs, make_log
 from lane import Lane, lane_log
 
 import bcrl
@@ -20,7 +20,6 @@ from bcrl.cli.train import command_for
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_td3 import BCRLTD3
-from bcrl.learn.loop import initial_state, train
 from bcrl.learn.losses import (
     expectile_loss,
     gumbel_weight,
@@ -29,7 +28,7 @@ from bcrl.learn.losses import (
     sparse_weight,
     spread,
 )
-from bcrl.learn.protocol import Normaliser, Spec, blank_actor
+from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
 from bcrl.train.run import fit
@@ -236,6 +235,7 @@ def fixed_point(table: Table, share: np.ndarray, method: BCRL, omega: np.ndarray
     raise AssertionError("the fixed point was not reached")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "options"),
     [
@@ -263,18 +263,14 @@ def test_learned_cost_critics_are_the_fixed_point(k, options):
         learning_rate=1e-3,
         target_rate=0.02,
     )
-    spec, normaliser = Spec.of(data, 4_000), Normaliser.of(data.observations)
-    arrays, state = method.prepare(data, normaliser), initial_state(method, spec, (0,))
-    for point in train(method, arrays, spec, (0,), state, step=0, log_every=4_000, schedule=(("cost",),)):
-        state = point.state
-    actor = method.actor(jax.tree.map(lambda x: x[0], state), arrays, normaliser, spec)
+    actor = learned_costs(data, method, steps=4_000)
 
     share = data.observations.mean(0)
     value, critic, base = fixed_point(table, share, method, omega)
     np.testing.assert_allclose(
         value, evaluate(table, base, GAMMA_COST), rtol=1e-8
     )  # one policy for all costs
-    features = normaliser(jnp.eye(STATES))
+    features = actor.normaliser(jnp.eye(STATES))
     pairs = jnp.repeat(features, ACTIONS, axis=0), jnp.tile(jnp.asarray(CODES, jnp.float32), (STATES, 1))
     np.testing.assert_allclose(np.asarray(actor.least_cost(features)).T, value, rtol=0.02)
     np.testing.assert_allclose(
@@ -324,6 +320,7 @@ def test_every_instance_learns_to_earn_within_its_budget(lane_policy, tmp_path):
     assert again.actor.guarded == isinstance(again.method, BCRLTD3)
 
 
+@pytest.mark.slow
 def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     method, spec = BCRLTD3(hidden=(8,), fallback_draws=0), Spec(3, 2, 1, 20, (1.0,), 1)
     policy = Policy(blank_actor(method, spec), method, spec, {})  # any parameters will do

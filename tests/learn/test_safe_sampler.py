@@ -13,7 +13,7 @@ from bcrl.learn.bcrl import BCRL, Costs
 from bcrl.learn.protocol import Spec
 
 ROWS = 8
-relaxed = settings(deadline=None, max_examples=50)
+relaxed = settings(deadline=None, max_examples=25)
 
 
 def numbers(k: int, low: float, high: float) -> st.SearchStrategy[np.ndarray]:

@@ -14,6 +14,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCSafe
 from bcrl.learn.loop import initial_state, train
 from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.registry import make_method
 from bcrl.train.run import fit
 
 PARTS = ("cost", "reward", "policy")
@@ -28,16 +29,17 @@ def same(one, other) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(leaves(one), leaves(other), strict=True))
 
 
-def test_phases_change_their_own_networks_only(tiny_log, tiny_method):
-    method = dataclasses.replace(tiny_method, phases="in-turn")
-    normaliser = Normaliser.of(tiny_log.observations)
-    spec = Spec(6, 2, 1, 20, (1.0,), 20)
-    arrays = method.prepare(tiny_log, normaliser)
-    state = initial_state(method, spec, (0,))
+@pytest.mark.slow
+def test_phases_change_their_own_networks_only(tiny_log):
+    # The programs that tests/train/test_resume.py also trains with.
+    method, seeds = make_method("bcrl", hidden=(8,), batch_size=8, phases="in-turn"), (0, 3)
+    spec = Spec.of(tiny_log, STEPS)
+    arrays = method.prepare(tiny_log, Normaliser.of(tiny_log.observations))
+    state = initial_state(method, spec, seeds)
     before = jax.tree.map(np.array, state)
-    for number, point in enumerate(train(method, arrays, spec, (0,), state, step=0, log_every=10)):
+    for number, point in enumerate(train(method, arrays, spec, seeds, state, step=0, log_every=10)):
         assert point.step == 10 * (number + 1)
-        active = PARTS[number // 2]
+        active = PARTS[number // 4]
         after = jax.tree.map(np.array, point.state)  # a copy: the loop reuses the memory
         for name in before.networks:
             mine = name in method.networks_of[active]
@@ -47,9 +49,10 @@ def test_phases_change_their_own_networks_only(tiny_log, tiny_method):
             mine = name in method.networks_of[active]
             assert mine != same(before.targets[name], after.targets[name]), (number, name)
         before = after
-    assert number == 5
+    assert number == 11
 
 
+@pytest.mark.slow
 def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_policy):
     """For another reward, on part of the log: critics and normalisation are the donor's, bit for bit."""
     other = dataclasses.replace(tiny_log.select_episodes([0, 2, 5]), rewards=-tiny_log.rewards[:60])
@@ -86,6 +89,7 @@ def test_cost_critics_are_for_bcrl_alone(tiny_log, tiny_policy):
         fit(tiny_log, BCSafe(threshold=100.0), steps=20, cost_critics=tiny_policy)
 
 
+@pytest.mark.slow
 def test_a_seed_alone_and_among_others_is_the_same(tiny_log, tiny_method, tiny_run):
     """Up to the order of float32 sums, which over 40 steps of training must not matter much."""
     alone = fit(tiny_log, tiny_method, seeds=(10,), steps=STEPS, log_every=10).policy(10).learned

@@ -227,36 +227,44 @@ def test_pruning_takes_the_best_safe_action():
     drawn = 16
     rng = np.random.default_rng(0)
     kinds = set()
+
+    @jax.jit
+    def see(seen):
+        features = actor.features(seen, jnp.zeros((), jnp.int32))
+        return features, actor.least_cost(features), actor.fallback(features)[0]
+
+    @jax.jit
+    def judge(key, features, least, budget):
+        """The drawn actions, what they cost and what they are worth."""
+        mean, log_std = actor.actor(jnp.append(features, jnp.log1p(jnp.clip(budget - least, 0, 100))))
+        noise = jax.random.normal(jax.random.fold_in(key, 0), (drawn, 2))
+        options = jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1).at[0].set(mean)
+        rows = jnp.broadcast_to(features, (drawn, len(features)))
+        cost = actor.cost_to_go(rows, options)
+        inputs = jnp.concatenate([rows, options, jnp.log1p(jnp.clip(budget - cost, 0, actor.slack_limit))], 1)
+        twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
+        return options, cost[:, 0], jnp.minimum(*twins)
+
+    act, cost_of = eqx.filter_jit(actor.act), eqx.filter_jit(actor.cost_to_go)
     for _ in range(12):
         seen = rng.normal(size=6).astype(np.float32)
-        features = actor.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
-        least = actor.least_cost(features)
+        features, least, careful = see(seen)
         # A budget among the costs of the drawn actions, so that some are forbidden and some are not.
         budget = least + 0.3 + 0.5 * float(rng.random())
         goal = policy.goal(budget=float(budget[0]), execution="direct", prune=drawn)
         memory = actor.start(jax.random.key(int(rng.integers(1000))), goal)
-        action, _, insight = actor.act(memory, jnp.asarray(seen))
-
-        draw = jax.random.fold_in(memory.key, 0)
-        mean, log_std = actor.actor(jnp.append(features, jnp.log1p(jnp.clip(budget - least, 0, 100))))
-        noise = jax.random.normal(draw, (drawn, 2))
-        options = np.asarray(jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1).at[0].set(mean))
-        rows = jnp.broadcast_to(features, (drawn, len(features)))
-        cost = np.asarray(actor.cost_to_go(rows, jnp.asarray(options)))[:, 0]
-        left = jnp.log1p(jnp.clip(budget - cost[:, None], 0, actor.slack_limit))
-        inputs = jnp.concatenate([rows, options, left], 1)
-        twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
-        worth = np.minimum(*map(np.asarray, twins))
+        action, _, insight = act(memory, jnp.asarray(seen))
+        options, cost, worth = map(np.asarray, judge(memory.key, features, least, budget))
         safe = cost <= float(budget[0])
         kinds.add("none" if not safe.any() else "all" if safe.all() else "some")
         if safe.any():
             best = max(np.flatnonzero(safe), key=lambda i: worth[i])
             np.testing.assert_allclose(action, options[best], atol=1e-5)
             assert not insight.fallback
-            assert float(actor.cost_to_go(features, action)[0]) <= float(budget[0]) + 1e-5
+            assert float(cost_of(features, action)[0]) <= float(budget[0]) + 1e-5
         else:
             assert insight.fallback
-            np.testing.assert_allclose(action, np.clip(actor.fallback(features)[0], -1, 1), atol=1e-5)
+            np.testing.assert_allclose(action, np.clip(careful, -1, 1), atol=1e-5)
     assert "some" in kinds
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +13,12 @@ from pathlib import Path
 import pytest
 
 import bcrl
+from bcrl.data import load_data
 from bcrl.errors import BCRLError
 from bcrl.learn.loop import initial_state
 from bcrl.learn.protocol import Spec
 from bcrl.tensors import read_header, read_tensors, write_tensors
+from bcrl.train.__main__ import main
 from bcrl.train.run import fit, load_run
 
 PLACES = [
@@ -34,8 +37,15 @@ def arguments(log: Path, out: Path, steps: int = 40, phases: str = "in-turn") ->
     return [str(log), str(out), *words.split(), "--set", "hidden=[8]", "--set", f"phases={phases}"]
 
 
-def learn(*words: str, place: str | None = None) -> subprocess.CompletedProcess[str]:
-    program = ["-m", "bcrl.train"] if place is None else [str(Path(__file__).parent / "killed_run.py"), place]
+def learn(*words: str) -> None:
+    """`python -m bcrl.train WORDS...`, in this process: it has imported jax and compiled the programs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["bcrl.train", *words])
+        main()
+
+
+def killed(place: str, *words: str) -> subprocess.CompletedProcess[str]:
+    program = [str(Path(__file__).parent / "killed_run.py"), place]
     return subprocess.run([sys.executable, *program, *words], capture_output=True, text=True, check=False)
 
 
@@ -46,59 +56,63 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def uninterrupted(tiny_log_file, tmp_path_factory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("whole") / "run"
-    done = learn(*arguments(tiny_log_file, out))
-    assert done.returncode == 0, done.stderr
+    learn(*arguments(tiny_log_file, out))
     kept = contents(out)
     assert sorted(kept) == KEPT
     assert kept["metrics.csv"].count(b"\n") == 1 + 2 * 12  # a header, and two seeds at 12 points
     return kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_killed_run_resumes_to_the_same_bytes(place, tiny_log_file, uninterrupted, tmp_path):
     words = arguments(tiny_log_file, tmp_path / "run")
-    killed = learn(*words, place=place)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = killed(place, *words)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert "policy-0.bcrl" not in contents(tmp_path / "run")
-    resumed = learn(*words, "--resume")
-    assert resumed.returncode == 0, resumed.stderr
+    learn(*words, "--resume")
     assert contents(tmp_path / "run") == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_run_killed_from_outside_resumes_to_the_same_bytes(tiny_log_file, uninterrupted, tmp_path):
     """No arranged place: the kill comes whenever some checkpoint has been seen. Again until it is done."""
-    words = [sys.executable, "-m", "bcrl.train", *arguments(tiny_log_file, tmp_path / "run"), "--resume"]
+    words = [*arguments(tiny_log_file, tmp_path / "run"), "--resume"]
     checkpoint = tmp_path / "run" / "checkpoint.safetensors"
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "bcrl.train", *words], stderr=subprocess.DEVNULL)
     while not checkpoint.exists() and process.poll() is None:
         time.sleep(0.001)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert subprocess.run(words, check=False, capture_output=True).returncode == 0
+    learn(*words)
     assert contents(tmp_path / "run") == uninterrupted
 
 
 @pytest.fixture
-def finished(tiny_log, tiny_method, tmp_path) -> dict:
+def log(tiny_log_file):
+    return load_data(tiny_log_file)
+
+
+@pytest.fixture
+def finished(tiny_run, tmp_path) -> dict:
     """The arguments of a run that has been trained."""
-    same = {"seeds": (0,), "steps": 20, "out": tmp_path / "run", "log_every": 10, "checkpoint_every": 10}
-    fit(tiny_log, tiny_method, **same)
-    return same
+    shutil.copytree(tiny_run.folder, tmp_path / "run")
+    return {"seeds": (0, 10), "steps": 40, "out": tmp_path / "run", "log_every": 10, "checkpoint_every": 20}
 
 
-def test_a_finished_run_is_left_as_it_is(tiny_log, tiny_method, finished):
+def test_a_finished_run_is_left_as_it_is(log, tiny_method, finished):
     before = contents(finished["out"])
-    run = fit(tiny_log, tiny_method, **finished, resume=True)
+    run = fit(log, tiny_method, **finished, resume=True)
     assert contents(finished["out"]) == before
-    assert [row["step"] for row in run.metrics] == [10, 20]
+    assert [row["step"] for row in run.metrics] == [10, 10, 20, 20, 30, 30, 40, 40]
     run.policy(0).save(finished["out"] / "again.bcrl")
     assert (finished["out"] / "again.bcrl").read_bytes() == before["policy-0.bcrl"]
 
 
-def test_resume_refuses_another_run(tiny_log, tiny_method, finished):
+def test_resume_refuses_another_run(log, tiny_method, finished):
     before = contents(finished["out"])
 
-    def refuse(pattern: str, log=tiny_log, method=tiny_method, **other) -> None:
+    def refuse(pattern: str, log=log, method=tiny_method, **other) -> None:
         with pytest.raises(BCRLError, match=pattern) as refused:
             fit(log, method, **{**finished, **other}, resume=True)
         assert str(finished["out"] / "config.json") in str(refused.value)
@@ -106,16 +120,16 @@ def test_resume_refuses_another_run(tiny_log, tiny_method, finished):
 
     refuse("options.tau_c was 0.2 and is now 0.3", method=replace(tiny_method, tau_c=0.3))
     refuse("options.phases was together and is now in-turn", method=replace(tiny_method, phases="in-turn"))
-    refuse(r"seeds was \[0\] and is now \[0, 1\]", seeds=(0, 1))
-    refuse("steps were 20 and are now 10: a run can be given more steps", steps=10)
-    refuse("provenance.data_sha256", log=replace(tiny_log, rewards=tiny_log.rewards * 2))
+    refuse(r"seeds was \[0, 10\] and is now \[0, 1\]", seeds=(0, 1))
+    refuse("steps were 40 and are now 10: a run can be given more steps", steps=10)
+    refuse("provenance.data_sha256", log=replace(log, rewards=log.rewards * 2))
     assert contents(finished["out"]) == before
 
 
-def test_a_folder_with_a_run_is_not_trained_over(tiny_log, tiny_method, finished):
+def test_a_folder_with_a_run_is_not_trained_over(log, tiny_method, finished):
     before = contents(finished["out"])
     with pytest.raises(BCRLError, match="holds a run already: give --resume"):
-        fit(tiny_log, tiny_method, **finished)
+        fit(log, tiny_method, **finished)
     assert contents(finished["out"]) == before
 
 
@@ -132,24 +146,24 @@ def test_a_folder_with_a_run_is_not_trained_over(tiny_log, tiny_method, finished
         ("metrics.csv", lambda text: text.replace(b"10,0,", b"10,0.5,")),
     ],
 )
-def test_resume_of_a_damaged_run_is_refused(file, damage, tiny_log, tiny_method, finished):
+def test_resume_of_a_damaged_run_is_refused(file, damage, log, tiny_method, finished):
     path = finished["out"] / file
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(BCRLError, match=file) as refused:
-        fit(tiny_log, tiny_method, **finished, resume=True)
+        fit(log, tiny_method, **finished, resume=True)
     assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize(
     "partial", [5, {"sums": 5}, {"sums": {"loss": [1, 2]}}, {"count": "x"}, {"count": -1}]
 )
-def test_damaged_sums_of_a_checkpoint_are_refused(partial, tiny_log, tiny_method, finished):
+def test_damaged_sums_of_a_checkpoint_are_refused(partial, log, tiny_method, finished):
     path = finished["out"] / "checkpoint.safetensors"
     header = read_header(path, "checkpoint")
-    state = initial_state(tiny_method, Spec.of(tiny_log, finished["steps"]), finished["seeds"])
+    state = initial_state(tiny_method, Spec.of(log, finished["steps"]), finished["seeds"])
     write_tensors(path, read_tensors(path, state, header), header | {"partial": partial})
     with pytest.raises(BCRLError, match="its sums of metrics are damaged"):
-        fit(tiny_log, tiny_method, **finished, resume=True)
+        fit(log, tiny_method, **finished, resume=True)
 
 
 @pytest.mark.parametrize(

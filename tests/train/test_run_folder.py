@@ -42,9 +42,9 @@ def test_a_folder_with_other_files_is_refused_and_left_alone(name, tiny_log, out
 def test_overwriting_replaces_a_run_and_nothing_else(tiny_log, out):
     fit(tiny_log, METHOD, out=out, **FAST)
     before = (out / "policy-0.bcrl").read_bytes()
-    again = fit(tiny_log, METHOD, out=out, overwrite=True, **FAST | {"steps": 30})
+    again = fit(tiny_log, METHOD, out=out, overwrite=True, **FAST | {"steps": 40})
     assert (out / "policy-0.bcrl").read_bytes() != before
-    assert [row["step"] for row in again.metrics] == [10, 20, 30]
+    assert [row["step"] for row in again.metrics] == [10, 20, 30, 40]
     (out / "policy-best.bcrl").write_text("mine")
     with pytest.raises(BCRLError, match=r"holds policy-best\.bcrl"):
         fit(tiny_log, METHOD, out=out, overwrite=True, **FAST)
@@ -119,7 +119,7 @@ def test_resume_needs_no_other_option(tiny_log_file, out, capsys):
         "--hidden",
         "8",
         "--batch-size",
-        "16",
+        "8",
         "--steps",
         "20",
         "--log-every",
@@ -128,10 +128,10 @@ def test_resume_needs_no_other_option(tiny_log_file, out, capsys):
         "0,3",
     ]
     main(["train", "--data", str(tiny_log_file), "--out", str(out), *words])
-    main(["train", "--out", str(out), "--resume", "--steps", "30"])
+    main(["train", "--out", str(out), "--resume", "--steps", "40"])
     config = json.loads((out / "config.json").read_text())
-    assert (config["spec"]["steps"], config["seeds"], config["options"]["hidden"]) == (30, [0, 3], [8])
-    assert "30 steps" in capsys.readouterr().out
+    assert (config["spec"]["steps"], config["seeds"], config["options"]["hidden"]) == (40, [0, 3], [8])
+    assert "40 steps" in capsys.readouterr().out
 
 
 def start_training(log: Path, out: Path) -> subprocess.Popen[str]:
@@ -140,6 +140,8 @@ def start_training(log: Path, out: Path) -> subprocess.Popen[str]:
         str(log),
         "--out",
         str(out),
+        "--method",
+        "bc-all",
         "--hidden",
         "8",
         "--batch-size",
@@ -151,6 +153,7 @@ def start_training(log: Path, out: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(program, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_a_training_cleanly(number, status, tiny_log_file, out):
     """At any moment, compiling included: the signal comes as soon as the config is there."""

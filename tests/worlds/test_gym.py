@@ -27,15 +27,15 @@ def test_steps_are_those_of_the_pure_functions(name: str) -> None:
     # The adapter's order of keys: one for the start, then one a step.
     chain = jax.random.key(int(np.random.default_rng(np.random.SeedSequence(7)).integers(2**31)))
     chain, key = jax.random.split(chain)
-    state = world.reset(key)
-    np.testing.assert_allclose(first, world.observe(state), atol=1e-6)
+    reset, step, observe = map(jax.jit, (world.reset, world.step, world.observe))
+    state = reset(key)
+    np.testing.assert_allclose(first, observe(state), atol=1e-6)
     actions = np.random.default_rng(0).uniform(-1, 1, (30, world.action_size)).astype(np.float32)
-    step = jax.jit(world.step)
     for action in actions:
         chain, key = jax.random.split(chain)
         state, reward, cost, terminal = step(state, jnp.asarray(action), key)
         observation, env_reward, env_terminal, truncated, info = env.step(action)
-        np.testing.assert_allclose(observation, world.observe(state), atol=1e-5)
+        np.testing.assert_allclose(observation, observe(state), atol=1e-5)
         assert (env_reward, info["cost"]) == pytest.approx((float(reward), float(cost)), abs=1e-4)
         assert (env_terminal, truncated) == (bool(terminal), False)
 

@@ -101,3 +101,15 @@ def test_shares_reach_from_greed_to_caution() -> None:
     np.testing.assert_allclose(shares.max(), 10 / 11)
     assert 0.1 < (shares[0] == 0.0).mean() < 0.25
     assert 0.4 < (shares[0] != shares[-1]).mean() < 0.6
+
+
+def test_a_round_keeps_every_type() -> None:
+    """Else the second round would be compiled again."""
+    recipe = Recipe(gamma=0.5, entropy=0.0, log_std=-0.5, epochs=2, minibatches=4, learning_rate=1e-2)
+    before = start_learner(jax.random.key(0), 3, 2, recipe, 20)
+    after = eqx.filter_eval_shape(learn, before, random_steps(0), jax.random.key(1), recipe, 20)
+    types = [
+        [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(learner) if hasattr(x, "dtype")]
+        for learner in (before, after)
+    ]
+    assert types[0] == types[1]

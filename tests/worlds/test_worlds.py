@@ -1,5 +1,7 @@
 """What every world promises, whatever it is about."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,10 +34,16 @@ def random_policy(world: JaxWorld):
     return lambda observation, key: 3.0 * jax.random.normal(key, (world.action_size,)) + 0.5
 
 
+@cache
+def play_many(world: JaxWorld):
+    return jax.jit(jax.vmap(lambda key: play(world, key, random_policy(world))))
+
+
 def test_one_step_has_the_promised_shapes(world: JaxWorld) -> None:
-    state = world.reset(jax.random.key(0))
-    assert world.observe(state).shape == (world.observation_size,)
-    following, reward, cost, terminal = world.step(state, jnp.zeros(world.action_size), jax.random.key(1))
+    key = jax.random.key(0)
+    state = jax.eval_shape(world.reset, key)
+    assert jax.eval_shape(world.observe, state).shape == (world.observation_size,)
+    following, reward, cost, terminal = jax.eval_shape(world.step, state, jnp.zeros(world.action_size), key)
     assert jax.tree.map(jnp.shape, following) == jax.tree.map(jnp.shape, state)
     assert reward.shape == cost.shape == terminal.shape == ()
     assert terminal.dtype == bool
@@ -44,9 +52,7 @@ def test_one_step_has_the_promised_shapes(world: JaxWorld) -> None:
 
 def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: JaxWorld) -> None:
     keys = jax.random.split(jax.random.key(0), 2000)
-    observations, rewards, costs, terminals = jax.jit(
-        jax.vmap(lambda key: play(world, key, random_policy(world)))
-    )(keys)
+    observations, rewards, costs, terminals = play_many(world)(keys)
     assert observations.shape == (2000, world.horizon, world.observation_size)
     assert np.isfinite(rewards).all()
     assert np.abs(observations).max() <= world.observation_bound
@@ -61,18 +67,20 @@ def test_the_hardest_pushes_stay_within_the_observation_bound(world: JaxWorld) -
 
 
 def test_an_episode_is_a_pure_function_of_its_key(world: JaxWorld) -> None:
-    run = jax.jit(lambda key: play(world, key, random_policy(world)))
-    first, again, other = run(jax.random.key(3)), run(jax.random.key(3)), run(jax.random.key(4))
+    keys = jax.random.split(jax.random.key(3), 2000)
+    first, again = play_many(world)(keys), play_many(world)(keys)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert not np.array_equal(first[0], other[0])
+    assert not np.array_equal(first[0][0], first[0][1])
 
 
 def test_noise_makes_moves_random_and_only_noise_does(world: JaxWorld) -> None:
     def positions(world: JaxWorld) -> np.ndarray:
-        state = world.reset(jax.random.key(0))
-        step = jax.vmap(
-            lambda key: world.observe(world.step(state, jnp.full(world.action_size, 0.2), key)[0])
-        )
+        @jax.jit
+        def step(keys):
+            state = world.reset(jax.random.key(0))
+            action = jnp.full(world.action_size, 0.2)
+            return jax.vmap(lambda key: world.observe(world.step(state, action, key)[0]))(keys)
+
         return np.asarray(step(jax.random.split(jax.random.key(1), 50)))
 
     assert np.ptp(positions(world), axis=0).max() == 0.0
@@ -80,10 +88,12 @@ def test_noise_makes_moves_random_and_only_noise_does(world: JaxWorld) -> None:
 
 
 def test_actions_are_clipped(world: JaxWorld) -> None:
-    state, key = world.reset(jax.random.key(0)), jax.random.key(1)
-    far, edge = (
-        world.observe(world.step(state, jnp.full(world.action_size, a), key)[0]) for a in (50.0, 1.0)
-    )
+    @jax.jit
+    def after(push):
+        state = world.reset(jax.random.key(0))
+        return world.observe(world.step(state, jnp.full(world.action_size, push), jax.random.key(1))[0])
+
+    far, edge = after(50.0), after(1.0)
     assert np.array_equal(far, edge)
 
 

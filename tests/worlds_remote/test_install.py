@@ -38,21 +38,6 @@ def has_python311() -> bool:
     return True
 
 
-@pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
-def test_a_lock_becomes_an_environment():
-    assert not is_installed(EMPTY)
-    assert install(EMPTY)
-    assert is_installed(EMPTY)
-    asked = subprocess.run(
-        [EMPTY.python, "-c", "import sys; print(sys.version_info[:2], sys.prefix)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert asked.stdout.strip() == f"(3, 11) {EMPTY.folder}"
-    assert not install(EMPTY)  # it is there
-
-
 def test_half_an_environment_is_made_again(monkeypatch):
     monkeypatch.setattr(module, "make_environment", quick)
     quick(EMPTY.folder, EMPTY, "", None)
@@ -101,17 +86,35 @@ def tiny_wheel(folder) -> str:
     return hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
+def hashed(folder, sha256: str) -> Lock:
+    requirement = f"tiny-package==1.0 \\\n    --hash=sha256:{sha256}\n"
+    return Lock("fake", f"--require-hashes\n--no-index\n--find-links {folder}\n{requirement}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
+def test_a_lock_becomes_an_environment(tmp_path):
+    lock = hashed(tmp_path, tiny_wheel(tmp_path))
+    assert not is_installed(lock)
+    assert install(lock)
+    assert is_installed(lock)
+    asked = subprocess.run(
+        [lock.python, "-c", "import sys, tiny_package; print(sys.version_info[:2], sys.prefix)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert asked.stdout.strip() == f"(3, 11) {lock.folder}"
+    assert not install(lock)  # it is there
+
+
 @pytest.mark.skipif(not has_python311(), reason="needs a CPython 3.11")
 def test_a_file_with_another_hash_is_refused(tmp_path):
-    right = tiny_wheel(tmp_path)
-    text = (
-        f"--require-hashes\n--no-index\n--find-links {tmp_path}\ntiny-package==1.0 \\\n    --hash=sha256:%s\n"
-    )
-    changed = Lock("fake", text % ("0" * 64))
+    tiny_wheel(tmp_path)
+    changed = hashed(tmp_path, "0" * 64)
     with pytest.raises(BCRLError, match=r"fake could not be installed: .*(?i:hash)"):
         install(changed)
     assert not changed.folder.exists()
-    assert install(Lock("fake", text % right))
 
 
 def test_another_lock_is_another_environment():

@@ -46,7 +46,8 @@ class Agent(eqx.Module):
         actor, critic = jax.random.split(key)
         self.actor = eqx.nn.MLP(observation_size + 1, action_size, WIDTH, 2, jnp.tanh, key=actor)
         self.critic = eqx.nn.MLP(observation_size + 1, "scalar", WIDTH, 2, jnp.tanh, key=critic)
-        self.log_std = jnp.full(action_size, log_std)
+        # With its type: else it is weakly typed before the first round alone, which compiles the round twice.
+        self.log_std = jnp.full(action_size, log_std, jnp.float32)
 
 
 class Played(NamedTuple):

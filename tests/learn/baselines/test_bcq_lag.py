@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_every_leaf, only_zeros, random_like
+from finite_differences import check_every_network, only_zeros, random_like
 from lane import Lane, lane_log
 from made_up import six_transitions, vae_loss
 
@@ -166,18 +166,15 @@ def test_the_controller_by_hand():
 
 
 def test_every_network_follows_its_own_loss_alone(double):
-    """The differences are of one loss, the gradient is that of the sum: so nothing of the others enters."""
     state = make_state(METHOD)
     losses = losses_of(METHOD, state)
-    gradients = jax.jit(jax.grad(lambda networks: losses(networks)[0]))(state.networks)
     own = {"vae": ("vae/loss",), "critics": ("critic/loss", "cost/loss"), "shift": ("policy/loss",)}
-    for part, names in own.items():
 
-        def loss(network, part=part, names=names):
-            metrics = losses({part: network})[1][1]
-            return sum(metrics[name] for name in names)
+    def sum_and_parts(networks):
+        total, (_, metrics) = losses(networks)
+        return total, metrics
 
-        check_every_leaf(state.networks[part], loss, gradients[part])
+    check_every_network(sum_and_parts, state.networks, own)
 
 
 def test_no_gradient_passes_through_the_price(double):
@@ -277,6 +274,7 @@ def test_bad_options_are_named(options):
 # ---- learning ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
     [

@@ -208,6 +208,7 @@ def test_the_policy_file_acts_the_same(method, tmp_path):
     check_file_of_squashed_mean(method, make_state(method), SPEC, tmp_path)
 
 
+@pytest.mark.slow
 def test_visits_end_at_time_limits():
     """All of the lane's episodes end there; ν, trained on a chain that never comes back, stays bounded."""
     log = lane_log(episodes=8)
@@ -235,6 +236,7 @@ def test_bad_options_are_named(options):
 # ---- learning ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("threshold", "least_return", "most_return", "least_cost", "most_cost"),
     [

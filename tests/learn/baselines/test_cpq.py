@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_every_leaf, only_zeros, random_like
+from finite_differences import check_every_network, only_zeros, random_like
 from lane import Lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions, vae_loss
 
@@ -201,21 +201,17 @@ def test_losses_by_numpy(double):
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
 def test_every_network_follows_its_own_losses_alone(method, double):
-    """The differences are of its losses, the gradient is that of the sum: so nothing of the others enters."""
     state = make_state(method)
     losses = losses_of(method, state)
-    gradients = jax.jit(jax.grad(lambda networks: losses(networks)[0]))(state.networks)
     own = {"actor": ("policy/loss",), "critics": ("critic/loss", "cost/loss")}
     if not method.faithful:
         own |= {"vae": ("vae/loss",), "critics": ("critic/loss", "cost/loss", "cost/penalty")}
-    assert own.keys() == state.networks.keys()
-    for part, names in own.items():
 
-        def loss(network, part=part, names=names):
-            metrics = losses({part: network})[1][1]
-            return sum(metrics[name] for name in names)
+    def sum_and_parts(networks):
+        total, (_, metrics) = losses(networks)
+        return total, metrics
 
-        check_every_leaf(state.networks[part], loss, gradients[part])
+    check_every_network(sum_and_parts, state.networks, own)
 
 
 def test_one_update(double):
@@ -265,6 +261,7 @@ def fitted(variant, steps: int) -> Policy:
     return fit(lane_log(), method, steps=steps).policy()
 
 
+@pytest.mark.slow
 def test_the_lane():
     """Cloning earns −14. Waits somewhere left of the border: over 6 seeds 3.4 … 7.4, no cost in any."""
     episodes = roll_out(fitted("fixed", 1_500), Lane(), (2.0,))
@@ -272,6 +269,7 @@ def test_the_lane():
     assert episodes.costs.mean() <= 2.0
 
 
+@pytest.mark.slow
 def test_the_lane_as_released():
     """Where returns are negative, to be worth 0 is no penalty: over 4 seeds 15.3 … 15.4, cost 15.8 … 15.9."""
     episodes = roll_out(fitted("faithful", 1_000), Lane(), (2.0,))

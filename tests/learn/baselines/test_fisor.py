@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_every_leaf, random_like
+from finite_differences import check_every_leaf, check_every_network, random_like
 from lane import Lane, lane_log
 from made_up import step_size_after
 
@@ -92,18 +92,11 @@ def test_gradients_reach_their_own_networks_alone(double):
     (networks, targets), batch = make_networks(), make_batch()
     trained = {name: networks[name] for name in ("values", "critics")}
 
-    def critic_losses(changed):
-        return METHOD.critic_losses(trained | changed, targets, batch)
-
-    gradient = jax.jit(jax.grad(lambda t: critic_losses(t)[0]))(trained)
-    for name, part in (("values", "value_loss"), ("critics", "critic_loss")):
-        check_every_leaf(
-            trained[name],
-            lambda n, name=name, part=part: sum(
-                critic_losses({name: n})[1][f"{side}/{part}"] for side in ("reward", "safety")
-            ),
-            gradient[name],
-        )
+    own = {
+        "values": ("reward/value_loss", "safety/value_loss"),
+        "critics": ("reward/critic_loss", "safety/critic_loss"),
+    }
+    check_every_network(lambda networks: METHOD.critic_losses(networks, targets, batch), trained, own)
 
 
 def test_policy_gradient(double):
@@ -185,6 +178,7 @@ def test_drawing_by_numpy(double):
     np.testing.assert_allclose(jax.jit(diffusion.sample)(policy, x, key), action, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_one_step():
     """Types stay; the policy takes two steps and its slow copy follows; few rows train the critics."""
     shape = jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC))
@@ -288,6 +282,7 @@ def test_earns_without_any_cost(trained):
     assert costs[0] < 0.3
 
 
+@pytest.mark.slow
 def test_the_policy_file_acts_the_same(trained, tmp_path):
     policy = trained.policy()
     policy.save(tmp_path / "policy.bcrl")

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from finite_differences import check_every_leaf, only_zeros, random_like
+from finite_differences import check_every_network, only_zeros, random_like
 from lane import Lane, lane_log
 from made_up import six_transitions
 
@@ -113,22 +113,13 @@ def test_generator_and_latent_losses_by_numpy(double):
 def test_gradients_reach_their_own_networks_alone(double):
     """The gradient is that of the sum of all losses; the differences are of each network's own losses."""
     trained, targets = make_networks()
-    loss = losses(METHOD, trained, targets)
-    gradient = jax.jit(jax.grad(lambda t: loss(t)[0]))(trained)
     own = {
         "values": ("reward/value_loss", "cost/value_loss"),
         "critics": ("reward/critic_loss", "cost/critic_loss"),
         "vae": ("generator/loss",),
         "latents": ("policy/loss",),
     }
-    assert own.keys() == trained.keys()
-    for name, mine in own.items():
-        check_every_leaf(
-            trained[name],
-            lambda n, name=name, mine=mine: sum(loss({name: n})[1][m] for m in mine),
-            gradient[name],
-            stacked=name in ("values", "critics"),
-        )
+    check_every_network(losses(METHOD, trained, targets), trained, own, stacked=("values", "critics"))
 
 
 @pytest.mark.parametrize(
@@ -160,6 +151,7 @@ def policies(trained):
     return trained.policy(), Policy(actor, safe, trained.spec, {})
 
 
+@pytest.mark.slow
 def test_o_earns_and_s_costs_nothing(policies):
     """Cloning earns −14 here. S is safe and poor; O earns, and no threshold changes what either does."""
     earning, safe = (roll_out(policy, Lane(), (2.0, 12.0)) for policy in policies)
@@ -170,6 +162,7 @@ def test_o_earns_and_s_costs_nothing(policies):
         np.testing.assert_array_equal(episodes.returns[0], episodes.returns[1])
 
 
+@pytest.mark.slow
 def test_latents_stay_in_the_box(policies):
     """S with a box of no size decodes the latent 0; O moves no latent beyond the radius."""
     earning, safe = (policy.learned for policy in policies)
@@ -185,10 +178,11 @@ def test_latents_stay_in_the_box(policies):
     )
 
 
+@pytest.mark.slow
 def test_the_policy_files_act_the_same(policies, tmp_path):
     for policy in policies:
         policy.save(tmp_path / "policy.bcrl")
         again = bcrl.load(tmp_path / "policy.bcrl")
         assert again.method == policy.method
-        before, after = (roll_out(p, Lane(), (2.0,), episodes=3) for p in (policy, again))
+        before, after = (roll_out(p, Lane(), (2.0, 12.0)) for p in (policy, again))
         np.testing.assert_array_equal(before.returns, after.returns)
