@@ -263,9 +263,9 @@ def _config(run: Run) -> dict[str, Any]:
         "options": dataclasses.asdict(run.method),  # type: ignore[call-overload]
         "seeds": list(run.seeds),
         "spec": dataclasses.asdict(run.spec),
+        "provenance": run.provenance,
         "units": run.units.to_dict(),
         "schema": run.schema.to_dict(),
-        "provenance": run.provenance,
     }
 
 
