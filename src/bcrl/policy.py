@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
+from bcrl.calibration import Calibration
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
@@ -29,11 +30,19 @@ from bcrl.tensors import read_header, read_tensors, write_tensors
 class Policy:
     """A trained policy. `start` begins an episode (or a batch of them) under a budget."""
 
-    def __init__(self, actor: Actor, method: Method, spec: Spec, provenance: dict[str, Any]):
+    def __init__(
+        self,
+        actor: Actor,
+        method: Method,
+        spec: Spec,
+        provenance: dict[str, Any],
+        calibration: Calibration | None = None,
+    ):
         self.actor = actor
         self.method = method
         self.spec = spec
         self.provenance = provenance
+        self.calibration = calibration
 
     def __repr__(self) -> str:
         sizes = f"{self.spec.observation_size} observations, {self.spec.action_size} actions"
@@ -51,6 +60,8 @@ class Policy:
             "spec": dataclasses.asdict(self.spec),
             "provenance": self.provenance,
         }
+        if self.calibration is not None:
+            header["calibration"] = self.calibration.header()
         write_tensors(path, self.actor, header)
 
     def goal(
@@ -62,11 +73,13 @@ class Policy:
         execution: budgets.Execution | None = None,
         prune: int = 0,
         batch: int | None = None,
+        calibrated: bool = False,
     ) -> Goal:
         """What an episode may spend, checked and brought to shape (..., k).
 
         Either `threshold` (undiscounted, for the whole episode, with `horizon`, by default the longest
-        episode of the log) or `budget` (discounted by γ_C, no horizon needed).
+        episode of the log) or `budget` (discounted by γ_C, no horizon needed). With `calibrated`, the policy
+        is told what its calibration table says for `threshold`.
         """
         if (threshold is None) == (budget is None):
             raise BCRLError(
@@ -89,6 +102,11 @@ class Policy:
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise BCRLError(f"batch is {batch}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)
+        if calibrated:
+            if self.calibration is None or threshold is None:
+                lack = "the policy is not calibrated" if threshold is not None else "it needs threshold=κ"
+                raise BCRLError(f"calibrated=True, but {lack}: see bcrl calibrate")
+            threshold = self.calibration.told(threshold, steps, execution, prune)
         name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
         allowed = self._costs(name, given)
         shapes = [allowed.shape[:-1], steps.shape, () if batch is None else (batch,)]
@@ -127,11 +145,18 @@ class Policy:
         execution: budgets.Execution | None = None,
         prune: int = 0,
         batch: int | None = None,
+        calibrated: bool = False,
         seed: int = 0,
     ) -> "Episode":
         """Begins an episode. Arrays of thresholds, budgets or horizons, or `batch`, begin many at once."""
         goal = self.goal(
-            threshold=threshold, budget=budget, horizon=horizon, execution=execution, prune=prune, batch=batch
+            threshold=threshold,
+            budget=budget,
+            horizon=horizon,
+            execution=execution,
+            prune=prune,
+            batch=batch,
+            calibrated=calibrated,
         )
         _check_process()
         # A bare budget is for any number of steps.
@@ -291,7 +316,7 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     actor = read_tensors(path, blank, header)
     if not np.all(np.asarray(actor.normaliser.std) > 0):
         raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")
-    return Policy(actor, method, spec, provenance)
+    return Policy(actor, method, spec, provenance, Calibration.read(header, path))
 
 
 def read_spec(header: dict[str, Any], source: str | os.PathLike) -> Spec:
