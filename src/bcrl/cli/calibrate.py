@@ -33,7 +33,7 @@ class Command:
     """How the budget is tracked while acting."""
     prune: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
-    starts: int = 128
+    starts: int = 64
     """Logged first states to act from, at most."""
     seed: int = 0
     """Decides the model, the held-out episodes and all draws."""

@@ -51,7 +51,7 @@ def calibrate(
     horizon: int | None = None,
     execution: Execution | None = None,
     prune: int = 0,
-    starts: int = STARTS,
+    starts: int = STARTS // 2,
     seed: int = 0,
 ) -> Calibrated:
     """The policy with a table from wanted thresholds to those it must be told, estimated from the log alone.

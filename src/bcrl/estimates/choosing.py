@@ -48,7 +48,7 @@ def choose(
     horizon: int | None = None,
     execution: Execution | None = None,
     prune: int = 0,
-    starts: int = STARTS,
+    starts: int = STARTS // 2,
     seed: int = 0,
 ) -> list[Ranked]:
     """The policies, best first: by how many thresholds each refuses, then by its score.
