@@ -1,5 +1,6 @@
 """`bcrl estimate`: what trained policies will cost and earn, from the log alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -100,7 +101,7 @@ def kept_model(path: Path | None, data: "Dataset", seed: int) -> "Model | None":
     return model
 
 
-def print_estimates(rows: "list[ThresholdEstimate]", several: bool) -> None:
+def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
     """A table of 80 columns at most, then the reasons of lights that are not green."""
     heads = (["seed"] if several else []) + ["threshold", "cost", "return", "fallback", "light"]
     cells = []

@@ -1,5 +1,6 @@
 """`calibrate`: which threshold to tell a policy so that a wanted one is kept, from the log alone."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,7 +57,7 @@ def calibrate(
 ) -> Calibrated:
     """The policy with a table from wanted thresholds to those it must be told, estimated from the log alone.
 
-    For a wanted threshold κ it is the told one with the largest lower return among those whose upper cost,
+    For a wanted threshold κ it is the told one with the largest lower return among those whose cost bound,
     and that of every smaller one, is at most κ. A wanted threshold that none keeps is refused and not in the
     table; if all are, that is an error. Arguments as for `bcrl.estimate`.
     """
@@ -71,7 +72,8 @@ def calibrate(
     if not table:
         raise BCRLError("; ".join(f"threshold {choice.wanted:g}: {choice.refusal}" for choice in choices))
     known = Calibration(table, data.fingerprint(), execution or "finite-horizon", prune, laboratory.horizon)
-    told = Policy(policy.actor, policy.method, policy.spec, policy.provenance, known)
+    told = copy.copy(policy)
+    told.calibration = known
     return Calibrated(told, tuple(choices))
 
 
@@ -107,8 +109,8 @@ def _between(grid: np.ndarray, best: Sequence[float | None], wanted: Sequence[fl
 
 
 def _best(cells: Sequence[Cell], wanted: float) -> Choice:
-    """argmax of the lower return over κ′ with U(κ′) ≤ κ, U the running maximum of the upper cost."""
-    highest = np.maximum.accumulate([cell.cost.high for cell in cells])
+    """argmax of the lower return over κ′ with U(κ′) ≤ κ, U the running maximum of the cost bound."""
+    highest = np.maximum.accumulate([cell.cost_bound for cell in cells])
     keeping = [cell for cell, high in zip(cells, highest, strict=True) if high <= wanted]
     trusted = [cell for cell in keeping if cell.verdict.light is not Light.RED]
     if trusted:
@@ -120,5 +122,5 @@ def _best(cells: Sequence[Cell], wanted: float) -> Choice:
     return Choice(
         wanted,
         None,
-        f"told {least.threshold:g}, the policy may cost {least.cost.high:.3g}: more than {wanted:g}",
+        f"told {least.threshold:g}, the policy may cost {least.cost_bound:.3g}: more than {wanted:g}",
     )

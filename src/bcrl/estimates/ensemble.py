@@ -52,8 +52,20 @@ class Scales(eqx.Module):
     def of(cls, data: Dataset) -> "Scales":
         paid = data.costs_2d[data.costs_2d[:, 0] > 0]
         change = data.next_observations - data.observations
-        columns = (data.observations, data.actions, change, data.rewards[:, None], paid)
-        return cls(*map(_scale, columns), jnp.float32(data.terminals.any()))
+        return cls(
+            _scale(data.observations),
+            _scale(data.actions),
+            _scale(change),
+            _scale(data.rewards[:, None]),
+            _scale(paid),
+            jnp.asarray(data.terminals.any(), jnp.float32),
+        )
+
+    @classmethod
+    def blank(cls, observations: int, actions: int) -> "Scales":
+        """Zeros, to be filled from a file."""
+        seen, one = jnp.zeros((4, observations)), jnp.zeros((4, 1))
+        return cls(seen, jnp.zeros((4, actions)), seen, one, one, jnp.zeros(()))
 
     def pairs(self, observations: Any, actions: Any) -> Any:
         """(s, a) as the networks see it."""
@@ -69,7 +81,7 @@ def _scale(values: np.ndarray) -> Array:
     return jnp.asarray(np.stack([mean, std, low, high]), jnp.float32)
 
 
-def standard(scale: Array, values: Any) -> Any:
+def standard(scale: Any, values: Any) -> Any:
     """(x − mean) / standard deviation."""
     return (values - scale[0]) / scale[1]
 
@@ -149,8 +161,7 @@ class Model(eqx.Module):
             new = eqx.filter_vmap(lambda key: Member.new(key, observations, actions, hidden))(keys)
             places = jnp.zeros((header["residuals"], observations + actions))
             residuals = jnp.zeros((members, header["residuals"], observations))
-            widths = (observations, actions, observations, 1, 1)
-            scales = Scales(*(jnp.zeros((4, width)) for width in widths), jnp.zeros(()))
+            scales = Scales.blank(observations, actions)
             return cls(new, places, residuals, scales, told[0], hidden, told[1])
 
         return read_tensors(path, jax.eval_shape(blank), header)

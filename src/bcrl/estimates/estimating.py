@@ -26,6 +26,9 @@ from bcrl.progress import Tick, progress
 
 STARTS = 128
 """Logged first states from which every policy is simulated, at most."""
+CAUTION = 0.25
+"""The part of the floor that calibration adds. Policies leave less than the whole floor unspent, so with all
+of it a calibrated policy would earn less than one that is told the wanted threshold."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ class Cell:
 
     threshold: float
     cost: Interval
+    cost_bound: float
+    """The cost by which thresholds are calibrated: the mean and max(h, a part of the floor)."""
     earned: Interval
     fallback: float
     verdict: Verdict
@@ -137,7 +142,8 @@ class Laboratory:
             )
         if starts < 2:
             raise BCRLError(f"starts is {starts}, but must be at least 2")
-        self.data, self.execution, self.prune, self.seed = data, execution, prune, seed
+        self.data, self.prune, self.seed = data, prune, seed
+        self.execution: Execution | None = execution
         self.model = fit_model(data, seed=seed) if model is None else model
         self.model.check(data)
         self.first = spaced(data.initial_observations, starts)
@@ -205,6 +211,7 @@ class Laboratory:
         return Cell(
             told,
             interval(costs, other.costs[:, index], floor, least=0.0),
+            float(costs.mean()) + max(spread(costs), CAUTION * floor),
             interval(returns, other.returns[:, index], least),
             float(centre.fallback[:, index].mean()),
             verdict,

@@ -169,7 +169,7 @@ def simulate(
 
 def _totals(steps: np.ndarray, trace: Any, moments: np.ndarray) -> tuple[np.ndarray, ...]:
     """Sums over the steps of each episode, and its (s, a) at the given time, or at its last step."""
-    returns, costs, lengths, fallback = np.sum(steps, axis=0, dtype=np.float64).T
+    returns, costs, lengths, fallback = steps.sum(axis=0, dtype=np.float64).T
     if trace == ():  # a world that is no model records nothing
         none = np.zeros(len(returns))
         return returns, costs, fallback / lengths, none, np.zeros((len(returns), 0))
