@@ -71,8 +71,15 @@ def test_a_broken_policy_is_red(speeding_log, speeding_model):
     assert "is above the threshold" in reasons(rows)
 
 
-def test_a_log_of_cheap_episodes_alone_is_no_support(speeding_log):
-    cheap = speeding_log.select_episodes(speeding_log.episode_costs <= 1)
+def part(low: float, high: float) -> Dataset:
+    """A log of 80 episodes that cost from `low` to `high`; all of one size, for one program."""
+    whole = make_log(episodes=600)
+    inside = np.flatnonzero((whole.episode_costs >= low) & (whole.episode_costs <= high))
+    return whole.select_episodes(inside[:80])
+
+
+def test_a_log_of_cheap_episodes_alone_is_no_support():
+    cheap = part(0, 1)
     rows = estimate(policy_of(cheap), cheap, bcrl.fit_model(cheap, **SMALL), (5.0,))
     assert rows[0].light != Light.GREEN
     assert "far from all in the log" in reasons(rows)
@@ -87,8 +94,8 @@ def test_shuffled_actions_fail_the_replay(speeding_log):
     assert "replays of held-out episodes miss" in reasons(rows)
 
 
-def test_thresholds_below_every_logged_cost_are_extrapolation(speeding_log):
-    dear = speeding_log.select_episodes(speeding_log.episode_costs >= 8)
+def test_thresholds_below_every_logged_cost_are_extrapolation():
+    dear = part(8, 30)
     rows = estimate(policy_of(dear), dear, bcrl.fit_model(dear, **SMALL), (5.0,))
     assert "no logged episode costs less than 8: thresholds under 8 are extrapolation" in reasons(rows)
 

@@ -72,6 +72,10 @@ class Scales(eqx.Module):
         seen = standard(self.observation, observations), standard(self.action, actions)
         return jnp.concatenate(seen, axis=-1)
 
+    def on_host(self) -> "Scales":
+        """The same in numpy, for whole logs."""
+        return jax.tree.map(np.asarray, self)
+
 
 def _scale(values: np.ndarray) -> Array:
     wide = values.astype(np.float64)
@@ -185,8 +189,7 @@ def fit_model(
     bags = _bags(data, ~out, members, seed)
     make, train = jax.random.split(jax.random.key(seed))
     sizes = data.observation_size, data.action_size, tuple(hidden)
-    networks = eqx.filter_vmap(lambda key: Member.new(key, *sizes))(jax.random.split(make, members))
-    moments = eqx.filter_vmap(_optimiser(steps).init)(networks)
+    networks, moments = _new(jax.random.split(make, members), sizes, steps)
     rows, keys = _rows(data, scales), jax.random.split(train, members)
     with progress("learning the model", steps) as tick:
         for first in range(0, steps, _SEGMENT):
@@ -246,24 +249,32 @@ def _moves(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _rows(data: Dataset, scales: Scales) -> Rows:
     """What training reads, standardised: (s, a), s′, the change, and reward, paid, size and end."""
+    host = scales.on_host()
     observations, actions, change = _moves(data)
     paid = data.costs_2d > 0
     outcomes = (
-        np.asarray(standard(scales.reward, data.rewards[:, None])),
+        standard(host.reward, data.rewards[:, None]),
         paid,
-        np.where(paid, standard(scales.cost, data.costs_2d), 0.0),
+        np.where(paid, standard(host.cost, data.costs_2d), 0.0),
         data.terminals[:, None],
     )
     return Rows.of(
-        np.asarray(scales.pairs(observations, actions)),
-        np.asarray(standard(scales.observation, data.next_observations)),
-        np.asarray(standard(scales.change, change)),
+        np.concatenate([standard(host.observation, observations), standard(host.action, actions)], axis=1),
+        standard(host.observation, data.next_observations),
+        standard(host.change, change),
         np.concatenate(outcomes, axis=1),
     )
 
 
 def _optimiser(steps: int) -> optax.GradientTransformation:
     return optax.adamw(optax.cosine_decay_schedule(RATE, steps))
+
+
+@eqx.filter_jit
+def _new(keys: Array, sizes: tuple[int, int, tuple[int, ...]], steps: int) -> tuple[Member, Any]:
+    """The members before training, and the states of their optimisers."""
+    networks = eqx.filter_vmap(lambda key: Member.new(key, *sizes))(keys)
+    return networks, eqx.filter_vmap(_optimiser(steps).init)(networks)
 
 
 def _loss(member: Member, columns: list[Array]) -> Array:

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bcrl.assess.evaluation import identity
@@ -18,7 +16,7 @@ from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model, check_log, fit_model, spaced
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
-from bcrl.estimates.model_world import Simulated, member_worlds, simulate
+from bcrl.estimates.model_world import Simulated, first_states, member_worlds, simulate
 from bcrl.estimates.support import Support, replay
 from bcrl.files import atomic_path
 from bcrl.policy import Policy
@@ -178,7 +176,7 @@ class Laboratory:
             simulate(
                 policy,
                 worlds,
-                jax.vmap(worlds[0].begin)(jnp.asarray(self.first)),
+                first_states(self.first, self.data.action_size),
                 thresholds,
                 horizon=self.horizon,
                 seed=self.seed,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -37,6 +38,12 @@ class Imagined(NamedTuple):
     """Whether its prediction left the range of the log."""
 
 
+def first_states(observations: np.ndarray, actions: int) -> Imagined:
+    """States that show these observations (n, d); `actions` is the size of an action."""
+    pairs = np.concatenate([observations, np.zeros((len(observations), actions), np.float32)], axis=1)
+    return Imagined(jnp.asarray(observations), jnp.asarray(pairs), jnp.zeros(len(pairs), bool))
+
+
 class ModelWorld(JaxWorld):
     """One member. Its moves are the predicted means; with `sampled` 1, an error of the prediction is added.
 
@@ -51,11 +58,6 @@ class ModelWorld(JaxWorld):
     residuals: Float[Array, "n d"] = eqx.field(kw_only=True)
     scales: Scales = eqx.field(kw_only=True)
     sampled: Float[Array, ""] = eqx.field(kw_only=True)
-
-    def begin(self, observation: Array) -> Imagined:
-        """The state that shows this observation."""
-        pair = jnp.zeros(len(observation) + self.scales.action.shape[1])
-        return Imagined(observation, pair, jnp.zeros((), bool))
 
     def observe(self, state: Imagined) -> Array:
         return state.observation
@@ -90,7 +92,7 @@ class ModelWorld(JaxWorld):
         return self.residuals[first + jnp.argmin(jnp.sum((places - pair) ** 2, axis=1))]
 
     def reset(self, key: Array) -> Any:
-        raise NotImplementedError("an episode of the model begins from a logged observation: see begin")
+        raise NotImplementedError("an episode of the model begins from a logged observation")
 
     def move(self, state: Any, action: Array, key: Array) -> Step:
         raise NotImplementedError("step does all")
@@ -149,6 +151,7 @@ def simulate(
     goal = policy.goal(
         threshold=np.repeat(thresholds, count)[rows], horizon=horizon, execution=execution, prune=prune
     )
+    goal, states = jax.tree.map(np.asarray, (goal, states))  # cut into pieces without compiling each cut
     found = []
     for world in worlds:
         parts = []
@@ -186,6 +189,7 @@ def _keys(keys: Array) -> tuple[Array, Array]:
     return act, move
 
 
+@partial(jax.jit, static_argnames="horizon")
 def _moves(keys: Array, horizon: int) -> Array:
     """(steps, n) keys of the world's steps."""
     return jax.vmap(lambda key: jax.random.split(key, horizon))(keys).swapaxes(0, 1)
