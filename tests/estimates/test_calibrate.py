@@ -17,8 +17,8 @@ WANTED = (5.0, 10.0)
 
 @pytest.fixture(scope="module")
 def greedy(speeding_log, speeding_model):
-    """A policy that spends half of what it is told, calibrated."""
-    policy = policy_of(speeding_log, share=0.5)
+    """A policy that spends a third of what it is told, calibrated."""
+    policy = policy_of(speeding_log, share=0.3)
     return bcrl.calibrate(policy, speeding_log, WANTED, model=speeding_model, starts=16)
 
 
@@ -42,8 +42,8 @@ def test_an_overspending_policy_is_refused(speeding_log, speeding_model):
 
 
 def test_one_refused_threshold_leaves_the_others(speeding_log, speeding_model):
-    policy = policy_of(speeding_log, share=0.5)
-    found = bcrl.calibrate(policy, speeding_log, (0.05, 10.0), model=speeding_model, starts=16)
+    policy = policy_of(speeding_log, share=0.3)
+    found = bcrl.calibrate(policy, speeding_log, (0.01, 10.0), model=speeding_model, starts=16)
     assert [choice.told is None for choice in found.choices] == [True, False]
     assert [wanted for wanted, _ in found.policy.calibration.table] == [10.0]
 

@@ -9,7 +9,7 @@ from bcrl.errors import BCRLError
 
 def test_the_better_policy_is_first(speeding_log, speeding_model):
     policies = {
-        "slow": policy_of(speeding_log, throttle=0.5),
+        "slow": policy_of(speeding_log, throttle=0.05),
         "stubborn": policy_of(speeding_log, stubborn=True),
         "fast": policy_of(speeding_log),
         "fast too": policy_of(speeding_log),
