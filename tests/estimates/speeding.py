@@ -1,6 +1,5 @@
 """A world whose truth is known, a log of it, and policies by hand."""
 
-import dataclasses
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -40,10 +39,10 @@ class Speeding(JaxWorld):
 
 
 def make_log(episodes: int = 80, fine: float = 1.0, seed: int = 0) -> Dataset:
-    """Episodes of throttles that are held for some steps; full throttle and full brake are among them."""
+    """Episodes of throttles that are nearly held for some steps, with full throttle and full brake."""
     rng = np.random.default_rng(seed)
-    held = np.clip(rng.uniform(-1.5, 1.8, (episodes, STEPS // 5)), -1, 1)
-    actions = np.repeat(held, 5, axis=1).astype(np.float32)
+    held = np.repeat(rng.uniform(-1.5, 1.8, (episodes, STEPS // 5)), 5, axis=1)
+    actions = np.clip(held + rng.uniform(-0.3, 0.3, held.shape), -1, 1).astype(np.float32)
     speed = np.empty((episodes, STEPS + 1), np.float32)
     speed[:, 0] = rng.uniform(size=episodes)
     for step in range(STEPS):
@@ -69,10 +68,10 @@ class Spender(eqx.Module):
     cost_discount: ClassVar[float] = 1.0
     longest: ClassVar[None] = None
 
-    share: float = eqx.field(static=True, default=1.0)
-    throttle: float = eqx.field(static=True, default=1.0)
-    stubborn: bool = eqx.field(static=True, default=False)
-    helpless: bool = eqx.field(static=True, default=False)
+    share: Any
+    throttle: Any
+    stubborn: Any
+    helpless: Any
 
     def start(self, key: jax.Array, goal: Goal) -> Any:
         return self.share * goal.threshold, jnp.zeros_like(goal.threshold)
@@ -83,12 +82,19 @@ class Spender(eqx.Module):
         # A legal speed is kept once the budget is spent.
         steady = jnp.clip((0.5 - 0.9 * observation) / 0.35, -1.0, 1.0)
         action = jnp.where(go, self.throttle, steady)
-        return action, memory, Insight(allowed - spent, jnp.asarray(self.helpless))
+        return action, memory, Insight(allowed - spent, self.helpless)
 
     def observe(self, memory: Any, cost: jax.Array, reward: jax.Array) -> Any:
         return memory[0], memory[1] + cost
 
 
-def policy_of(data: Dataset, **options: Any) -> Policy:
-    spec = dataclasses.replace(Spec.of(data, 1))
-    return Policy(Spender(**options), BCRL(), spec, {"seed": 0, "data": "speeding.npz"})
+def policy_of(
+    data: Dataset,
+    share: float = 1.0,
+    throttle: float = 1.0,
+    stubborn: bool = False,
+    helpless: bool = False,
+) -> Policy:
+    """Its options are arrays, so that one program runs all."""
+    actor = Spender(*map(jnp.asarray, (share, throttle, stubborn, helpless)))
+    return Policy(actor, BCRL(), Spec.of(data, 1), {"seed": 0, "data": "speeding.npz"})

@@ -7,12 +7,13 @@ from bcrl.cli import main
 
 
 @pytest.fixture(scope="module")
-def place(speeding_log, speeding_model, tiny_method, tmp_path_factory):
+def place(speeding_log, speeding_model, tmp_path_factory):
     """A folder with a log, a model of it and a run of two seeds."""
     folder = tmp_path_factory.mktemp("verbs")
     speeding_log.save(folder / "log.npz")
     speeding_model.save(folder / "log.model")
-    bcrl.fit(bcrl.load_data(folder / "log.npz"), tiny_method, seeds=(0, 10), steps=40, out=folder / "run")
+    method = bcrl.BCAll(hidden=(8,), batch_size=16)
+    bcrl.fit(bcrl.load_data(folder / "log.npz"), method, seeds=(0, 10), steps=40, out=folder / "run")
     return folder
 
 
@@ -39,7 +40,7 @@ def test_estimate_writes_a_row_for_each_policy_and_threshold(said, place):
 
 
 def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):
-    # The tiny policy hardly knows what it does: only a threshold that nothing can break is sure to be kept.
+    # The tiny clone tracks no budget: only a threshold that nothing can break is sure to be kept.
     text = said("calibrate run/policy-0.bcrl --thresholds 5,60 --out calibrated.bcrl")
     table = bcrl.load(place / "calibrated.bcrl").calibration
     assert table.data_sha256 == bcrl.load_data(place / "log.npz").fingerprint()
