@@ -1,13 +1,12 @@
 """The table of a calibrated policy: which threshold it must be told so that a wanted one is kept."""
 
-import math
 import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from bcrl.errors import BCRLError, brief_repr
+from bcrl.errors import BCRLError, brief, brief_repr
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ class Calibration:
             table = tuple(tuple(pair) for pair in fields.pop("table"))
             return cls(table=table, **fields)  # type: ignore[arg-type]
         except (BCRLError, KeyError, TypeError, ValueError) as error:
-            raise BCRLError(f"{source}: the header's calibration is damaged ({brief_repr(error)})") from None
+            raise BCRLError(f"{source}: the header's calibration is damaged ({brief(error)})") from None
 
 
 def _two_numbers(pair: Any) -> bool:
-    numbers = [x for x in pair if type(x) in (int, float) and 0 <= x < math.inf]
+    numbers = [x for x in pair if type(x) in (int, float) and 0 <= x < 1e30]  # fits float32
     return len(numbers) == len(pair) == 2

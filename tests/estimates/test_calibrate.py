@@ -91,6 +91,8 @@ def test_a_policy_without_a_table_is_refused(tiny_policy):
         {"table": [[5.0, -1.0]]},
         {"table": [[5.0, 1.0], [5.0, 2.0]]},
         {"table": []},
+        {"table": [[5.0, 10**400]]},
+        {"table": [[float("nan"), 1.0]]},
         {"table": [[5.0]]},
         {"table": 3},
         {"horizon": 0},
