@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     from bcrl.data import load_data as load_data
     from bcrl.data import save_data as save_data
     from bcrl.errors import BCRLError as BCRLError
+    from bcrl.estimates import Calibrated as Calibrated
+    from bcrl.estimates import Estimates as Estimates
+    from bcrl.estimates import Model as Model
+    from bcrl.estimates import calibrate as calibrate
+    from bcrl.estimates import choose as choose
+    from bcrl.estimates import estimate as estimate
+    from bcrl.estimates import fit_model as fit_model
     from bcrl.learn.baselines.bc import BCAll as BCAll
     from bcrl.learn.baselines.bc import BCSafe as BCSafe
     from bcrl.learn.baselines.bcq_lag import BCQLag as BCQLag
@@ -64,20 +71,27 @@ _HOMES = {
     "CDT": "bcrl.learn.baselines.cdt",
     "COptiDICE": "bcrl.learn.baselines.coptidice",
     "CPQ": "bcrl.learn.baselines.cpq",
+    "Calibrated": "bcrl.estimates",
     "Certificate": "bcrl.assess",
     "Dataset": "bcrl.data",
     "Episode": "bcrl.policy",
+    "Estimates": "bcrl.estimates",
     "FISOR": "bcrl.learn.baselines.fisor",
     "LSPC": "bcrl.learn.baselines.lspc",
+    "Model": "bcrl.estimates",
     "Policy": "bcrl.policy",
     "Results": "bcrl.assess",
     "Run": "bcrl.train.run",
     "Schema": "bcrl.data",
+    "calibrate": "bcrl.estimates",
     "certify": "bcrl.assess",
     "certify_sequence": "bcrl.assess",
+    "choose": "bcrl.estimates",
     "collect": "bcrl.worlds.collect",
+    "estimate": "bcrl.estimates",
     "evaluate": "bcrl.assess",
     "fit": "bcrl.train.run",
+    "fit_model": "bcrl.estimates",
     "load": "bcrl.policy",
     "load_data": "bcrl.data",
     "load_run": "bcrl.train.run",
@@ -100,18 +114,25 @@ __all__ = [
     "BCRLError",
     "BCSafe",
     "COptiDICE",
+    "Calibrated",
     "Certificate",
     "Dataset",
     "Episode",
+    "Estimates",
+    "Model",
     "Policy",
     "Results",
     "Run",
     "Schema",
+    "calibrate",
     "certify",
     "certify_sequence",
+    "choose",
     "collect",
+    "estimate",
     "evaluate",
     "fit",
+    "fit_model",
     "load",
     "load_data",
     "load_run",

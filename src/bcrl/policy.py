@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bcrl import budget as budgets
+from bcrl.calibration import Calibration
 from bcrl.data import NO_SCHEMA, Schema
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import LARGEST, Actor, Goal, Insight, Method, Spec, blank_actor
@@ -39,6 +40,7 @@ class Policy:
         provenance: dict[str, Any],
         units: Units | None = None,
         schema: Schema = NO_SCHEMA,
+        calibration: Calibration | None = None,
     ):
         self.learned = learned
         """The actor as it was trained, in the units of its method."""
@@ -47,6 +49,7 @@ class Policy:
         self.provenance = provenance
         self.units = units or Units((1.0,) * spec.cost_count)
         self.schema = schema
+        self.calibration = calibration
         self.actor = in_user_units(learned, self.units, schema)
         """The actor in the user's units: those of the log it was trained on."""
 
@@ -68,6 +71,8 @@ class Policy:
             "schema": self.schema.to_dict(),
             "provenance": self.provenance,
         }
+        if self.calibration is not None:
+            header["calibration"] = self.calibration.header()
         write_tensors(path, self.learned, header)
 
     def goal(
@@ -79,11 +84,13 @@ class Policy:
         execution: budgets.Execution | None = None,
         prune: int = 0,
         batch: int | None = None,
+        calibrated: bool = False,
     ) -> Goal:
         """What an episode may spend, checked and brought to shape (..., k).
 
         Either `threshold` (undiscounted, for the whole episode, with `horizon`, by default the longest
-        episode of the log) or `budget` (discounted by γ_C, no horizon needed).
+        episode of the log) or `budget` (discounted by γ_C, no horizon needed). With `calibrated`, the policy
+        is told what its calibration table says for `threshold`.
         """
         check_process()
         if (threshold is None) == (budget is None):
@@ -109,6 +116,11 @@ class Policy:
         if batch is not None and (type(batch) is not int or batch < 1):
             raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)
+        if calibrated:
+            if self.calibration is None or threshold is None:
+                lack = "the policy is not calibrated" if threshold is not None else "it needs threshold=κ"
+                raise BCRLError(f"calibrated=True, but {lack}: see bcrl calibrate")
+            threshold = self.calibration.told(threshold, steps, execution, prune)
         name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
         allowed = self._costs(name, given)
         shapes = [allowed.shape[:-1], steps.shape, () if batch is None else (batch,)]
@@ -154,11 +166,18 @@ class Policy:
         execution: budgets.Execution | None = None,
         prune: int = 0,
         batch: int | None = None,
+        calibrated: bool = False,
         seed: int = 0,
     ) -> "Episode":
         """Begins an episode. Arrays of thresholds, budgets or horizons, or `batch`, begin many at once."""
         goal = self.goal(
-            threshold=threshold, budget=budget, horizon=horizon, execution=execution, prune=prune, batch=batch
+            threshold=threshold,
+            budget=budget,
+            horizon=horizon,
+            execution=execution,
+            prune=prune,
+            batch=batch,
+            calibrated=calibrated,
         )
         try:
             key = jax.random.key(seed)
@@ -327,7 +346,7 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     learned = read_tensors(path, blank, header)
     if not np.all(np.asarray(learned.normaliser.std) > 0):
         raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")
-    return Policy(learned, method, spec, provenance, units, schema)
+    return Policy(learned, method, spec, provenance, units, schema, Calibration.read(header, path))
 
 
 def read_meaning(header: dict[str, Any], spec: Spec, source: str | os.PathLike) -> tuple[Units, Schema]:

@@ -27,6 +27,7 @@ def evaluate(
     episodes: int = 20,
     execution: Execution | None = None,
     prune: int = 0,
+    calibrated: bool = False,
     seed: int = 0,
     workers: int | None = None,
 ) -> Results[Result]:
@@ -37,10 +38,14 @@ def evaluate(
     the cost of a step. `thresholds` default to what the policies were trained for, if it was for one each,
     else to the world's. `execution` is the rule by which a budget is tracked (finite-horizon by default);
     `prune` draws that many actions each step and takes the best of those that the cost critic allows.
-    `workers` is how many processes step a world outside bcrl, by default one per core.
+    With `calibrated`, a policy is told what its calibration table says for each threshold (by default all of
+    the first policy's table). `workers` is how many processes step a world outside bcrl, by default one per
+    core.
     """
     policies = _listed(policies)
     world = as_world(world)
+    if thresholds is None and calibrated and policies[0].calibration is not None:
+        thresholds = [wanted for wanted, _ in policies[0].calibration.table]
     given = (trained_for(policies) or world.thresholds) if thresholds is None else thresholds
     try:
         chosen = () if isinstance(given, str) else tuple(float(threshold) for threshold in given)
@@ -75,6 +80,7 @@ def evaluate(
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
                 prune=prune,
+                calibrated=calibrated,
                 envs=envs,
                 tick=tick,
             )

@@ -45,6 +45,7 @@ def roll_out(
     seed: int = 0,
     execution: Execution | None = None,
     prune: int = 0,
+    calibrated: bool = False,
     envs: Envs | None = None,
     tick: Tick = lambda advance=1, note="": None,
 ) -> Episodes:
@@ -57,7 +58,11 @@ def roll_out(
     shape = (len(thresholds), episodes)
     horizon = world.horizon or policy.spec.horizon
     goal = policy.goal(
-        threshold=np.repeat(thresholds, episodes), horizon=horizon, execution=execution, prune=prune
+        threshold=np.repeat(thresholds, episodes),
+        horizon=horizon,
+        execution=execution,
+        prune=prune,
+        calibrated=calibrated,
     )
     if world.engine == "scan":
         keys = jnp.tile(jax.random.split(jax.random.key(seed), episodes), len(thresholds))

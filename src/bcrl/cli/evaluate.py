@@ -26,6 +26,8 @@ class Command:
     """How the budget is tracked while acting; soft is the rule the paper's theorem covers."""
     prune: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
+    calibrated: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Tell the policy what its calibration table says for each threshold (see bcrl calibrate)."""
     noise: float = 0.0
     """Actuator noise of a built-in world."""
     python: str | None = None
@@ -57,6 +59,7 @@ class Command:
             episodes=self.episodes,
             execution=self.execution,
             prune=self.prune,
+            calibrated=self.calibrated,
             seed=self.seed,
             workers=self.workers,
         )

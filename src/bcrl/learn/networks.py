@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-Activation = Literal["relu", "tanh", "mish"]
+Activation = Literal["relu", "tanh", "mish", "silu"]
 LOG_STD_RANGE = (-20.0, 2.0)
 
 

@@ -1,0 +1,126 @@
+"""`calibrate`: which threshold to tell a policy so that a wanted one is kept, from the log alone."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bcrl.budget import Execution
+from bcrl.calibration import Calibration
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.estimates.ensemble import Model
+from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
+from bcrl.estimates.light import Light
+from bcrl.policy import Policy
+from bcrl.progress import Tick, progress
+
+POINTS = 25
+"""Told thresholds that are tried at once; twice, since the first round is refined."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to tell a policy for one wanted threshold."""
+
+    wanted: float
+    cell: Cell | None
+    """The estimate at the told threshold; None where none will do."""
+    refusal: str
+    """Why none will do."""
+
+    @property
+    def told(self) -> float | None:
+        return None if self.cell is None else self.cell.threshold
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What `calibrate` returns: the policy with its table, and a choice for every wanted threshold."""
+
+    policy: Policy
+    choices: tuple[Choice, ...]
+
+
+def calibrate(
+    policy: Policy,
+    data: Dataset,
+    thresholds: Sequence[float],
+    *,
+    model: Model | None = None,
+    horizon: int | None = None,
+    execution: Execution | None = None,
+    prune: int = 0,
+    starts: int = STARTS // 2,
+    seed: int = 0,
+) -> Calibrated:
+    """The policy with a table from wanted thresholds to those it must be told, estimated from the log alone.
+
+    For a wanted threshold κ it is the told one with the largest lower return among those whose cost bound,
+    and that of every smaller one, is at most κ. A wanted threshold that none keeps is refused and not in the
+    table; if all are, that is an error. Arguments as for `bcrl.estimate`.
+    """
+    wanted = check_thresholds(thresholds)
+    laboratory = Laboratory(
+        data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
+    )
+    laboratory.check(policy)
+    with progress("calibrating", calibration_episodes(laboratory), "episodes") as tick:
+        choices = choose_told(laboratory, policy, wanted, tick)
+    table = tuple((choice.wanted, choice.told) for choice in choices if choice.told is not None)
+    if not table:
+        raise BCRLError("; ".join(f"threshold {choice.wanted:g}: {choice.refusal}" for choice in choices))
+    known = Calibration(table, data.fingerprint(), execution or "finite-horizon", prune, laboratory.horizon)
+    told = copy.copy(policy)
+    told.calibration = known
+    return Calibrated(told, tuple(choices))
+
+
+def calibration_episodes(laboratory: Laboratory) -> int:
+    """How many episodes `choose_told` simulates."""
+    return 2 * laboratory.episodes(POINTS)
+
+
+def choose_told(laboratory: Laboratory, policy: Policy, wanted: Sequence[float], tick: Tick) -> list[Choice]:
+    """What to tell the policy for each wanted threshold: 25 told ones, then 25 between the best of them."""
+    top = min(3 * max(wanted), laboratory.largest) or laboratory.largest
+    # Dense at the low end, where small differences count.
+    coarse = top * np.linspace(0.0, 1.0, POINTS) ** 2
+    cells = laboratory.cells(policy, coarse, tick)
+    best = [_best(cells, threshold).told for threshold in wanted]
+    cells += laboratory.cells(policy, _between(coarse, best, wanted), tick)
+    cells.sort(key=lambda cell: cell.threshold)
+    return [_best(cells, threshold) for threshold in wanted]
+
+
+def _between(grid: np.ndarray, best: Sequence[float | None], wanted: Sequence[float]) -> np.ndarray:
+    """As many points as the grid has: the wanted thresholds, and those around the best for each."""
+    points = list(dict.fromkeys(wanted))[:POINTS]
+    gaps = []
+    for told in best:
+        at = 0 if told is None else int(np.searchsorted(grid, told))
+        gaps += [(grid[max(at - 1, 0)], grid[at]), (grid[at], grid[min(at + 1, len(grid) - 1)])]
+    gaps = [gap for gap in dict.fromkeys(gaps) if gap[0] < gap[1]]
+    shares = np.array_split(np.zeros(POINTS - len(points)), len(gaps))
+    for (low, high), share in zip(gaps, shares, strict=True):
+        points += np.linspace(low, high, len(share) + 2)[1:-1].tolist()
+    return np.array(points)
+
+
+def _best(cells: Sequence[Cell], wanted: float) -> Choice:
+    """argmax of the lower return over κ′ with U(κ′) ≤ κ, U the running maximum of the cost bound."""
+    highest = np.maximum.accumulate([cell.cost_bound for cell in cells])
+    keeping = [cell for cell, high in zip(cells, highest, strict=True) if high <= wanted]
+    trusted = [cell for cell in keeping if cell.verdict.light is not Light.RED]
+    if trusted:
+        return Choice(wanted, max(trusted, key=lambda cell: cell.earned.low), "")
+    if keeping:
+        why = "; ".join(keeping[-1].verdict.reasons)
+        return Choice(wanted, None, f"what would keep it cannot be trusted ({why})")
+    least = cells[0]
+    return Choice(
+        wanted,
+        None,
+        f"told {least.threshold:g}, the policy may cost {least.cost_bound:.3g}: more than {wanted:g}",
+    )

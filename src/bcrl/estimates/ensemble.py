@@ -1,0 +1,323 @@
+"""The learned model of a log: K members, each a network of the dynamics and one of the outcome.
+
+f(s, a) gives the change of the observation, by squared error. g(s, a, s′) gives reward, cost and end; it is
+trained on the logged s′ and asked with the predicted one. A cost is a Bernoulli draw (was anything paid?)
+times a size, which is trained on the rows that paid; where all such rows cost the same, the size is exact.
+Every member is trained on whole episodes drawn with replacement. A tenth of the episodes is held out.
+"""
+
+import os
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from bcrl.data import Dataset
+from bcrl.errors import BCRLError, brief
+from bcrl.learn.batch import Rows
+from bcrl.learn.networks import MLP
+from bcrl.progress import progress
+from bcrl.tensors import read_header, read_tensors, write_tensors
+
+HELD_OUT = 0.1
+"""Share of the episodes that no member is trained on."""
+FEWEST_EPISODES = 5
+RATE = 2e-3
+BATCH = 256
+RESIDUALS = 4096
+"""Held-out rows whose prediction errors are kept for sampled transitions, at most."""
+OUTCOMES = 4  # reward, whether anything is paid, the size of the cost, the end
+_SEGMENT = 250  # steps between two looks at the progress bar
+
+
+class Scales(eqx.Module):
+    """Means, deviations and ranges of the log; networks see standardised numbers."""
+
+    observation: Float[Array, "4 d"]
+    """Mean, standard deviation, least, largest; the same for the others."""
+    action: Float[Array, "4 a"]
+    change: Float[Array, "4 d"]
+    reward: Float[Array, "4 1"]
+    cost: Float[Array, "4 1"]
+    """Of costs above 0."""
+    ends: Float[Array, ""]
+    """1 if the log has terminals, else 0: then no episode ends before its horizon."""
+
+    @classmethod
+    def of(cls, data: Dataset) -> "Scales":
+        paid = data.costs_2d[data.costs_2d[:, 0] > 0]
+        change = data.next_observations - data.observations
+        return cls(
+            _scale(data.observations),
+            _scale(data.actions),
+            _scale(change),
+            _scale(data.rewards[:, None]),
+            _scale(paid),
+            jnp.asarray(data.terminals.any(), jnp.float32),
+        )
+
+    @classmethod
+    def blank(cls, observations: int, actions: int) -> "Scales":
+        """Zeros, to be filled from a file."""
+        seen, one = jnp.zeros((4, observations)), jnp.zeros((4, 1))
+        return cls(seen, jnp.zeros((4, actions)), seen, one, one, jnp.zeros(()))
+
+    def pairs(self, observations: Any, actions: Any) -> Any:
+        """(s, a) as the networks see it."""
+        seen = standard(self.observation, observations), standard(self.action, actions)
+        return jnp.concatenate(seen, axis=-1)
+
+    def on_host(self) -> "Scales":
+        """The same in numpy, for whole logs."""
+        return jax.tree.map(np.asarray, self)
+
+
+def _scale(values: np.ndarray) -> Array:
+    wide = values.astype(np.float64)
+    mean, std, low, high = wide.mean(0), wide.std(0), wide.min(0), wide.max(0)
+    # What never changes is 0 after standardising, whatever its unit.
+    std = np.where(std > 1e-7 * np.maximum(np.abs(low), np.abs(high)), std, 1.0)
+    return jnp.asarray(np.stack([mean, std, low, high]), jnp.float32)
+
+
+def standard(scale: Any, values: Any) -> Any:
+    """(x − mean) / standard deviation."""
+    return (values - scale[0]) / scale[1]
+
+
+class Member(eqx.Module):
+    """The networks of one member, or of all of them, stacked."""
+
+    dynamics: MLP
+    outcome: MLP
+
+    @classmethod
+    def new(cls, key: Array, observations: int, actions: int, hidden: tuple[int, ...]) -> "Member":
+        first, second = jax.random.split(key)
+        sizes = observations + actions, *hidden, observations
+        wider = 2 * observations + actions, *hidden, OUTCOMES
+        return cls(MLP(sizes, first, activation="silu"), MLP(wider, second, activation="silu"))
+
+
+class Model(eqx.Module):
+    """A learned model of one log, as `fit_model` returns it."""
+
+    members: Member
+    """Stacked on axis 0."""
+    places: Float[Array, "n d+a"]
+    """Standardised (s, a) of held-out rows, in random order."""
+    residuals: Float[Array, "k n d"]
+    """Errors of each member's dynamics there, in the unit of the observations."""
+    scales: Scales
+    data_sha256: str = eqx.field(static=True)
+    hidden: tuple[int, ...] = eqx.field(static=True)
+    seed: int = eqx.field(static=True)
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return len(self.residuals)
+
+    def member(self, index: int) -> tuple[Member, Array]:
+        """The networks of one member and its residuals."""
+        return jax.tree.map(lambda x: x[index], (self.members, self.residuals))
+
+    def check(self, data: Dataset) -> None:
+        """Refuses another log than the one the model was learned from."""
+        if self.data_sha256 != data.fingerprint():
+            raise BCRLError(
+                f"{data.source or 'data set'}: the model was learned from another log: fit one from this log"
+            )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the model file, all or nothing."""
+        header = {
+            "format": "bcrl-model",
+            "version": 1,
+            "sizes": [self.count, self.scales.observation.shape[1], self.scales.action.shape[1]],
+            "residuals": self.residuals.shape[1],
+            "hidden": list(self.hidden),
+            "data_sha256": self.data_sha256,
+            "seed": self.seed,
+        }
+        write_tensors(path, self, header)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "Model":
+        """Reads a model file; names, shapes, types and values are checked."""
+        header = read_header(path, "model")
+        try:
+            members, observations, actions = header["sizes"]
+            sizes = [members, observations, actions, header["residuals"], *header["hidden"]]
+            if not all(type(size) is int and 1 <= size <= 1_000_000 for size in sizes):
+                raise ValueError(f"sizes are {sizes}")
+            hidden, told = tuple(header["hidden"]), (str(header["data_sha256"]), int(header["seed"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BCRLError(f"{path}: the header is damaged ({brief(error)}): fit the model again") from None
+
+        def blank() -> Model:
+            keys = jax.random.split(jax.random.key(0), members)
+            new = eqx.filter_vmap(lambda key: Member.new(key, observations, actions, hidden))(keys)
+            places = jnp.zeros((header["residuals"], observations + actions))
+            residuals = jnp.zeros((members, header["residuals"], observations))
+            scales = Scales.blank(observations, actions)
+            return cls(new, places, residuals, scales, told[0], hidden, told[1])
+
+        return read_tensors(path, jax.eval_shape(blank), header)
+
+
+def fit_model(
+    data: Dataset,
+    *,
+    members: int = 5,
+    hidden: tuple[int, ...] = (128, 128),
+    steps: int = 8_000,
+    seed: int = 0,
+) -> Model:
+    """Learns the model of a log, all members as one program. Same seed, same model."""
+    check_log(data)
+    for name, value, least in (("members", members, 2), ("steps", steps, 1)):
+        if not isinstance(value, int) or value < least:
+            raise BCRLError(f"{name} is {value}, but must be a whole number from {least} up")
+    scales = Scales.of(data)
+    out = held_out(data, seed)
+    bags = _bags(data, ~out, members, seed)
+    make, train = jax.random.split(jax.random.key(seed))
+    sizes = data.observation_size, data.action_size, tuple(hidden)
+    networks, moments = _new(jax.random.split(make, members), sizes, steps)
+    rows, keys = _rows(data, scales), jax.random.split(train, members)
+    with progress("learning the model", steps) as tick:
+        for first in range(0, steps, _SEGMENT):
+            length = min(_SEGMENT, steps - first)
+            networks, moments, loss = _train(
+                networks, moments, rows, bags, keys, jnp.int32(first), length, steps
+            )
+            if not np.isfinite(loss).all():
+                raise BCRLError(f"{data.source}: the model's loss is not finite at step {first + length:,}")
+            tick(length, f"loss {float(np.mean(loss)):.3g}")
+    unseen = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(out[data.episode]))[:RESIDUALS]
+    places, residuals = _residuals(networks, scales, *(jnp.asarray(x[unseen]) for x in _moves(data)))
+    return Model(networks, places, residuals, scales, data.fingerprint(), tuple(hidden), seed)
+
+
+def check_log(data: Dataset) -> None:
+    """Refuses logs from which no episode can be simulated."""
+    name = data.source or "data set"
+    if data.cost_count > 1:
+        raise BCRLError(f"{name}: has {data.cost_count} kinds of cost; estimates are for one")
+    if not data.consecutive:
+        raise BCRLError(f"{name}: its rows do not follow one another, so no episode can be replayed")
+    if data.episode_count < FEWEST_EPISODES:
+        raise BCRLError(
+            f"{name}: has {data.episode_count} episodes, an estimate needs at least {FEWEST_EPISODES}"
+        )
+    if not float(data.max_cost[0]) > 0:
+        raise BCRLError(f"{name}: every cost is 0, so nothing can be learned about cost; check costs")
+
+
+def held_out(data: Dataset, seed: int) -> np.ndarray:
+    """(E,) a mask of the episodes that no member is trained on."""
+    mask = np.zeros(data.episode_count, bool)
+    count = max(1, round(HELD_OUT * data.episode_count))
+    mask[np.random.default_rng([seed, 1]).permutation(data.episode_count)[:count]] = True
+    return mask
+
+
+def spaced(values: np.ndarray, most: int) -> np.ndarray:
+    """At most this many of the values, evenly spaced."""
+    return values[np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)]
+
+
+def _bags(data: Dataset, train: np.ndarray, members: int, seed: int) -> Array:
+    """(K, n) row numbers: whole episodes drawn with replacement, cut to one length."""
+    random, episodes = np.random.default_rng([seed, 2]), np.flatnonzero(train)
+    rows = [np.arange(low, high + 1) for low, high in zip(data.starts, data.ends, strict=True)]
+    bags = [[rows[e] for e in random.choice(episodes, len(episodes))] for _ in range(members)]
+    bags = [np.concatenate(bag) for bag in bags]
+    shortest = min(map(len, bags))
+    return jnp.asarray(np.stack([bag[:shortest] for bag in bags]), jnp.int32)
+
+
+def _moves(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return data.observations, data.actions, data.next_observations - data.observations
+
+
+def _rows(data: Dataset, scales: Scales) -> Rows:
+    """What training reads, standardised: (s, a), s′, the change, and reward, paid, size and end."""
+    host = scales.on_host()
+    observations, actions, change = _moves(data)
+    paid = data.costs_2d > 0
+    outcomes = (
+        standard(host.reward, data.rewards[:, None]),
+        paid,
+        np.where(paid, standard(host.cost, data.costs_2d), 0.0),
+        data.terminals[:, None],
+    )
+    return Rows.of(
+        np.concatenate([standard(host.observation, observations), standard(host.action, actions)], axis=1),
+        standard(host.observation, data.next_observations),
+        standard(host.change, change),
+        np.concatenate(outcomes, axis=1),
+    )
+
+
+def _optimiser(steps: int) -> optax.GradientTransformation:
+    return optax.adamw(optax.cosine_decay_schedule(RATE, steps))
+
+
+@eqx.filter_jit
+def _new(keys: Array, sizes: tuple[int, int, tuple[int, ...]], steps: int) -> tuple[Member, Any]:
+    """The members before training, and the states of their optimisers."""
+    networks = eqx.filter_vmap(lambda key: Member.new(key, *sizes))(keys)
+    return networks, eqx.filter_vmap(_optimiser(steps).init)(networks)
+
+
+def _loss(member: Member, columns: list[Array]) -> Array:
+    """Squared errors of change, reward and size, log losses of paid and end."""
+    pairs, after, change, wanted = columns
+    said = member.outcome(jnp.concatenate([pairs, after], axis=1))
+    moved = jnp.mean(jnp.sum((member.dynamics(pairs) - change) ** 2, axis=1))
+    squared, logs = (said - wanted) ** 2, optax.sigmoid_binary_cross_entropy(said, wanted)
+    reward, paid, size, end = squared[:, 0], logs[:, 1], squared[:, 2] * wanted[:, 1], logs[:, 3]
+    return moved + jnp.mean(reward + paid + size + end)
+
+
+@partial(jax.jit, static_argnames=("length", "steps"), donate_argnames=("networks", "moments"))
+def _train(
+    networks: Member,
+    moments: Any,
+    rows: Rows,
+    bags: Array,
+    keys: Array,
+    first: Array,
+    length: int,
+    steps: int,
+) -> tuple[Member, Any, Array]:
+    optimiser = _optimiser(steps)
+
+    def one(networks: Member, moments: Any, bag: Array, key: Array) -> tuple[Member, Any, Array]:
+        def step(now: Any, number: Array) -> tuple[Any, Array]:
+            networks, moments = now
+            drawn = jax.random.randint(jax.random.fold_in(key, number), (BATCH,), 0, len(bag))
+            loss, slope = eqx.filter_value_and_grad(_loss)(networks, rows.take(bag[drawn]))
+            change, moments = optimiser.update(slope, moments, networks)
+            return (eqx.apply_updates(networks, change), moments), loss
+
+        (networks, moments), losses = jax.lax.scan(step, (networks, moments), first + jnp.arange(length))
+        return networks, moments, losses.mean()
+
+    return jax.vmap(one)(networks, moments, bags, keys)
+
+
+@eqx.filter_jit
+def _residuals(
+    networks: Member, scales: Scales, observations: Array, actions: Array, change: Array
+) -> tuple[Array, Array]:
+    pairs = scales.pairs(observations, actions)
+    guess = eqx.filter_vmap(lambda member: member.dynamics(pairs))(networks)
+    return pairs, change - (guess * scales.change[1] + scales.change[0])

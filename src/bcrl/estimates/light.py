@@ -1,0 +1,79 @@
+"""Green, amber or red: whether an estimate may be trusted, with reasons in plain words."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Light(StrEnum):
+    """What an estimate is worth."""
+
+    GREEN = "green"
+    """No check found anything."""
+    AMBER = "amber"
+    """Look at the reasons; the floor of the interval is doubled."""
+    RED = "red"
+    """Do not use it."""
+
+
+ORDER = (Light.GREEN, Light.AMBER, Light.RED)
+
+# The largest value that is still green, and that is still amber.
+CUTOFFS = {
+    "fallback": (0.15, 0.40),
+    "far": (0.02, 0.10),
+    # By point worlds: at most .11 for logs with and without noise, at least .26 with shuffled actions.
+    "replay": (0.12, 0.24),
+    "spread": (0.10, 0.30),
+    "clipped": (0.01, 0.05),
+}
+
+REASONS = {
+    "fallback": "the fallback decides {:.0%} of the steps",
+    "far": "{:.1%} of the visited states and actions are far from all in the log",
+    "replay": "replays of held-out episodes miss the logged cost by {:.0%}",
+    "spread": "the members of the model differ by {:.0%} of the threshold",
+    "clipped": "{:.1%} of the predictions left the range of the log",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A light and why it is not green."""
+
+    light: Light
+    reasons: tuple[str, ...]
+
+    def joined(self, light: Light, reason: str) -> "Verdict":
+        """With one more reason; the worse light counts."""
+        return Verdict(max(self.light, light, key=ORDER.index), (*self.reasons, reason))
+
+
+def judge(checks: dict[str, float]) -> Verdict:
+    """The light of these checks, by name as in `CUTOFFS`; the worst counts."""
+    verdict = Verdict(Light.GREEN, ())
+    for name, value in checks.items():
+        green, amber = CUTOFFS[name]
+        if not value <= green:
+            light = Light.AMBER if value <= amber else Light.RED
+            verdict = verdict.joined(light, REASONS[name].format(value))
+    return verdict
+
+
+def outside_log(verdict: Verdict, threshold: float, least: float, largest: float) -> Verdict:
+    """Adds what the log's own episode costs, from `least` to `largest`, say about a told threshold."""
+    if threshold < least:
+        verdict = verdict.joined(
+            Light.AMBER,
+            f"no logged episode costs less than {least:g}: thresholds under {least:g} are extrapolation",
+        )
+    if threshold > largest:
+        verdict = verdict.joined(Light.AMBER, f"no logged episode costs more than {largest:g}")
+    return verdict
+
+
+def overspent(verdict: Verdict, threshold: float, mean: float, low: float) -> Verdict:
+    """Adds that the policy is estimated to cost more than it was told."""
+    if mean <= threshold:
+        return verdict
+    light = Light.RED if low > threshold else Light.AMBER
+    return verdict.joined(light, f"the estimated cost, {mean:.3g}, is above the threshold")
