@@ -222,7 +222,11 @@ class Times:
         plain = plain.str.replace(r"([+-]\d\d)(\d\d)$", "${1}:${2}")
         zoned = _first_of(plain, [f"{form}%:z" for form in _ISO_FORMS[:2]], time_zone="UTC")
         naive = _first_of(plain, _ISO_FORMS)
-        bad = (zoned.is_null() & naive.is_null() & texts.is_not_null()).to_numpy()
+        numbers = texts.cast(pl.Float64, strict=False).is_not_null()
+        bad = (zoned.is_null() & naive.is_null() & texts.is_not_null() & ~numbers).to_numpy()
+        if numbers.any() and not bad.any():
+            why = ", a number, but other times are dates; use one of both"
+            raise cells.refuse(series.name, numbers.to_numpy(), series, why)
         if bad.any():
             raise cells.refuse(
                 series.name,

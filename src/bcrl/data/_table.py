@@ -22,8 +22,8 @@ BLOCK_BYTES = 2**24
 """Text that is read at once; a row may be as long as that."""
 BLOCK_CELLS = 2**22
 """Cells of a Parquet file or a frame that are taken at once."""
-MOST_TEXT_COMPRESSION = 200
-"""Bytes of text for one of gzip. Logs reach 3 to 30; beyond 64 MiB of text more than this is refused."""
+MOST_TEXT_COMPRESSION = 100
+"""Bytes of text for one of gzip. Logs reach 3 to 30; beyond 32 MiB of text more than this is refused."""
 SEPARATORS = ",;\t|"
 EXTRA = "tables"
 
@@ -149,7 +149,7 @@ class CsvTable:
             while piece := file.read(BLOCK_BYTES):
                 taken += len(piece)
                 place = raw.tell()
-                if self._gzip and taken > max(2**26, MOST_TEXT_COMPRESSION * place):
+                if self._gzip and taken > max(2**25, MOST_TEXT_COMPRESSION * place):
                     raise fault(
                         self.source,
                         f"{place:,} bytes unpack to more than {taken:,}, which no log does; "
