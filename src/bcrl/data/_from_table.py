@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,17 @@ def to_hdf5(table: Table, mapping: TableMap, path: Place) -> Account:
     """Writes the log of a table as HDF5, a block at a time, so that it need not fit into memory."""
     with atomic_path(path) as temporary:
         made = TableImport(table, mapping, temporary.parent)
-        about = About(True, made.schema)
-        with _hdf5.Writer(temporary, made.shapes(), about) as writer:
+        with (
+            closing(made.records),
+            _hdf5.Writer(temporary, made.shapes(), About(True, made.schema)) as writer,
+        ):
             found = None
             for block in made.blocks():
                 writer.append(block)
                 if made.mapping.next_observations:
                     found = examine(block) if found is None else found + examine(block)
-            if found is not None:
-                refuse(found, table.source)
-                made.account.notes += [f"{phrase}." for phrase in found.faults()]
+        if found is not None:
+            made.account.notes += [f"{phrase}." for phrase in refuse(found, table.source)]
     return made.account
 
 

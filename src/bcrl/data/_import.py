@@ -49,8 +49,12 @@ class TableImport:
         self._values: list[set[float] | None] = [set() for _ in self.mapping.actions]
         self._filled = 0
         self.records = Records(self._record_type(), folder, table.source)
-        self._read()
-        self.schema = self._schema()
+        try:
+            self._read()
+            self.schema = self._schema()
+        except BaseException:
+            self.records.close()
+            raise
 
     def _record_type(self) -> np.dtype[Any]:
         sizes = self.mapping
@@ -262,7 +266,7 @@ class TableImport:
         }
 
     def blocks(self) -> Iterator[dict[str, NDArray[Any]]]:
-        """The seven fields of the log, block by block. It can be run once."""
+        """The seven fields of the log, block by block."""
         plan, count = self.plan, len(self.plan.rows)
         before = None
         filled = 0
@@ -294,7 +298,6 @@ class TableImport:
                 }
                 tick(len(step))
         self.account.repaired(filled, "missing values filled with the one before")
-        self.records.close()
 
     def _unit_actions(self, actions: NDArray[np.float64]) -> NDArray[np.float32]:
         if not self.mapping.discrete:
