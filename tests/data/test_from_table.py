@@ -160,6 +160,21 @@ def test_frames_of_pandas_and_polars_and_files_give_the_same_log(table, tmp_path
         assert bcrl.load_data(tmp_path / name).fingerprint() == from_polars.fingerprint()
 
 
+@pytest.mark.filterwarnings("ignore:frame")
+def test_a_split_at_a_gap_is_a_time_limit_even_where_ends_are_terminal():
+    late = frame().with_columns(when=pl.Series([0, 1, 9, 0, 1, 2]))
+    log = bcrl.from_frame(late, **PARTS, split_gap=5, ends="terminal")
+    assert log.observations.ravel().tolist() == [1, 3, 7, 8, 9]
+    assert log.timeouts.tolist() == [True, False, False, False, False]
+    assert log.terminals.tolist() == [False, True, False, False, True]
+
+
+def test_a_log_that_cannot_fit_into_memory_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 10)
+    with pytest.raises(BCRLError, match=r"write it as \.hdf5 with bcrl data import"):
+        bcrl.from_frame(frame(), **PARTS)
+
+
 def test_repairs_are_one_warning_in_python():
     missing = frame().with_columns(speed=pl.Series([1.0, None, 3.0, 7.0, 8.0, 9.0]))
     with pytest.warns(UserWarning, match="1 episodes with missing values left out; 1 last rows"):

@@ -174,6 +174,18 @@ REFUSED = {
         "no episode is left",
     ),
     "missing refused": (csv(put(5, "x1", "NA")), {"missing": "error"}, "column x1, row 5 is 'NA', no value"),
+    "a step without an action, refused": (
+        csv(lambda r: [put(2, name, "")(r) for name in "urc"] and r),
+        {"missing": "error"},
+        "row 2 has no action, reward and cost",
+    ),
+    "binary ids": (parquet(id=[b"\xff"] * 12), {}, "column id holds Binary; store plain values"),
+    "times beyond 64 bits": (
+        parquet(t=pl.Series([2**64 - 1] * 12, dtype=pl.UInt64)),
+        {},
+        "row 1 is 18446744073709551615, so the row has no place in time",
+    ),
+    "numbers and dates as times": (csv(put(3, "t", "2026-01-01")), {}, "row 1 is '0', a number, but other"),
     "a row too long": (
         csv(lambda r: [*r[:3], [*r[3], "9"], *r[4:]]),
         {},

@@ -113,7 +113,7 @@ class Codes:
         """The number of each cell's value; −1 where there is none. `why` ends the error about a new one."""
         import polars as pl
 
-        if series.dtype.is_nested():
+        if series.dtype.is_nested() or series.dtype == pl.Binary:
             raise fault(
                 cells.source, f"column {series.name} holds {str(series.dtype)[:60]}; store plain values"
             )
@@ -201,7 +201,9 @@ class Times:
                 "from there on; use one",
             )
         self.kind = kind
-        if not values.dtype.is_integer():
+        if values.dtype.is_integer():
+            values = values.cast(pl.Int64, strict=False)
+        else:
             values = values.cast(pl.Float64).fill_nan(None)
             values = values.set(values.is_infinite().fill_null(False), None)
         gone = values.is_null().to_numpy() & ~blank
@@ -209,10 +211,7 @@ class Times:
             raise cells.refuse(
                 series.name, gone, series, ", so the row has no place in time; correct or delete it"
             )
-        values = values.fill_null(0)
-        self._pieces.append(
-            values.cast(pl.Int64).to_numpy() if values.dtype.is_integer() else values.to_numpy()
-        )
+        self._pieces.append(values.fill_null(0).to_numpy())
 
     def _dates(self, cells: Cells, series: "pl.Series", texts: "pl.Series") -> "pl.Series":
         import polars as pl

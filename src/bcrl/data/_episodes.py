@@ -86,7 +86,10 @@ def plan_episodes(
     rows, code, time = _sort(rows, code, None if times is None else times[rows], mapping, account, name)
     last = np.append(code[1:] != code[:-1], True)
     if time is not None:
-        last |= _gaps(time, last, second, mapping, account)
+        split = _gaps(time, last, second, mapping, account)
+        last |= split
+        # Nothing is known of the world there: like a time limit, whatever `ends` says of other ends.
+        marks[rows[split]] |= TIMEOUT
     rows, last = _cut_at_flags(rows, last, marks, mapping, account)
     return _steps(rows, last, marks[rows], mapping, account)
 
@@ -219,6 +222,9 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
 
     bad = ((marks & NO_STATE) > 0) | (((marks & NO_STEP) > 0) & step)
     bad[starts] |= (marks[starts] & UNFILLED) > 0
+    if bad.any() and mapping.missing == "error":
+        row = rows[int(np.argmax(bad))] + 1
+        raise fault(account.source, f"row {row:,} has no action, reward and cost; see --missing")
     spoiled = np.logical_or.reduceat(bad, starts)
     account.repaired(spoiled.sum(), "episodes with missing values left out")
     empty = ~np.logical_or.reduceat(step, starts) & ~spoiled
@@ -237,7 +243,6 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
     terminals, timeouts = first.copy(), first.copy()
     first[starts] = True
     own_next[ends] = not given
-    # A split at a gap or a time limit says nothing of the world: the state after it has a value.
     terminals[final[terminal & keep]] = True
     timeouts[final[~terminal & keep]] = True
     steps = (lengths - closing)[keep]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bcrl.data import _hdf5
-from bcrl.data._checks import FLAGS, check_memory
+from bcrl.data._checks import FLAGS
 from bcrl.data._dataset import Dataset
 from bcrl.data._episodes import Account
 from bcrl.data._files import place_of, save_data
@@ -21,14 +21,12 @@ from bcrl.data._transitions import examine, refuse
 from bcrl.files import atomic_path
 
 Place = str | os.PathLike[str]
-LARGE = "write it as .hdf5 with bcrl data import, which needs little memory"
 
 
 def to_dataset(table: Table, mapping: TableMap) -> tuple[Dataset, Account]:
     """The log of a table, in memory, and the account of it."""
     made = TableImport(table, mapping)
     shapes = made.shapes()
-    check_memory(sum(4 * int(np.prod(shape)) for shape in shapes.values()), table.source, LARGE)
     arrays = {name: np.empty(shape, bool if name in FLAGS else np.float32) for name, shape in shapes.items()}
     done = 0
     for block in made.blocks():

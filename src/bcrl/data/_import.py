@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data._checks import fault
+from bcrl.data._checks import check_memory, fault
 from bcrl.data._columns import Cells, Codes, Times
 from bcrl.data._episodes import (
     BLANK,
@@ -33,6 +33,7 @@ FEW_VALUES = 10
 """Whole numbers that an action column may have before it no longer looks like labels."""
 ROUNDING = 1e-6
 """How far beyond its bounds an action may be, as a share of their distance."""
+LARGE = "write it as .hdf5 with bcrl data import, which needs little memory"
 
 
 class TableImport:
@@ -48,7 +49,10 @@ class TableImport:
         self._bounds = np.array([[np.inf, -np.inf]] * len(self.mapping.actions))
         self._values: list[set[float] | None] = [set() for _ in self.mapping.actions]
         self._filled = 0
-        self.records = Records(self._record_type(), folder, table.source)
+        kind = self._record_type()
+        if folder is None:  # they and the log are to fit; a row of text has at least as many bytes
+            check_memory(table.size * (3 * kind.itemsize if table.unit == "rows" else 1), table.source, LARGE)
+        self.records = Records(kind, folder, table.source)
         try:
             self._read()
             self.schema = self._schema()

@@ -96,8 +96,11 @@ class CsvTable:
             raise fault(
                 source, f"its first line holds numbers ({self.columns[0]}, ...); add a line of column names"
             )
-        written = any("," in cell and _is_number(cell.replace(",", ".")) for row in sample for cell in row)
-        self.decimal_comma = decimal == "," if decimal else self.separator != "," and written
+        cells = [cell for row in sample for cell in row]
+        written = any("," in cell and _is_number(cell.replace(",", ".")) for cell in cells)
+        pointed = any("." in cell and _is_number(cell) for cell in cells)
+        found = self.separator != "," and written and not pointed
+        self.decimal_comma = decimal == "," if decimal else found
 
     def blocks(self, columns: Sequence[str]) -> Iterator[tuple["pl.DataFrame", int]]:
         import polars as pl
