@@ -82,8 +82,10 @@ def plan_episodes(
     rows = _present(codes, marks, mapping, account)
     if not rows.size:
         raise fault(source, "there is no row below the header; export it again")
-    code = np.zeros(len(rows), np.int64) if codes is None else codes[rows]
-    rows, code, time = _sort(rows, code, None if times is None else times[rows], mapping, account, name)
+    codes = np.zeros(len(marks), np.int8) if codes is None else codes
+    if len(rows) < len(marks):
+        codes, times = codes[rows], None if times is None else times[rows]
+    rows, code, time = _sort(rows, codes, times, mapping, account, name)
     last = np.append(code[1:] != code[:-1], True)
     if time is not None:
         split = _gaps(time, last, second, mapping, account)
@@ -153,16 +155,16 @@ def _sort(
 
 def _gaps(time: NDArray[Any], last: Bools, second: float, mapping: TableMap, account: Account) -> Bools:
     """(N,) whether an episode is cut after a row, because too much time passes."""
-    inside = np.flatnonzero(~last)
-    passed = (time[inside + 1] - time[inside]) / second
     cut = np.zeros(len(last), bool)
-    if not len(inside):
+    inside = ~last[:-1]
+    if not inside.any():
         return cut
-    usual = float(np.median(passed[:: max(len(passed) // SAMPLE, 1)]))
-    long = passed > LONG_STEP * usual
+    passed = np.diff(time) / second
+    usual = float(np.median(passed[inside][:: max(len(passed) // SAMPLE, 1)]))
+    long = inside & (passed > LONG_STEP * usual)
     if mapping.split_gap is not None:
-        over = passed > mapping.split_gap
-        cut[inside[over]] = True
+        over = inside & (passed > mapping.split_gap)
+        cut[:-1] = over
         account.repaired(over.sum(), f"gaps in time over {mapping.split_gap:g}: the episode cut there")
         long &= ~over
     if long.any():
@@ -183,6 +185,8 @@ def _cut_at_flags(
         if not flagged.any() and not last[:-1].any() and (mapping.terminal or mapping.timeout):
             account.notes.append("No terminal or timeout is set: all rows are one episode.")
         return rows, last | flagged
+    if not flagged.any():
+        return rows, last
     # Within an episode: the rows after the first flag.
     episode = np.append(0, np.cumsum(last[:-1]))
     starts = np.append(0, np.flatnonzero(last[:-1]) + 1)
