@@ -31,8 +31,8 @@ class Command:
     # ---- what the columns are ----
 
     map: Path | None = None
-    """A TOML file that says all this and more: units, categories, missing values (docs/data.md). Options go
-    first."""
+    """A TOML file that says all this and more: units, categories, missing values (docs/data.md). What
+    options say counts more."""
     observations: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN,...")] = ()
     """The state before the action."""
     actions: Annotated[tuple[str, ...], tyro.conf.arg(metavar="COLUMN,...")] = ()

@@ -55,8 +55,6 @@ class Plan:
 
     rows: Ints
     """Rows of complete episodes, one episode after the other, by time."""
-    first: Bools
-    """Whether a row begins its episode."""
     step: Bools
     """Whether it becomes a transition; if not, it is only the next state of the row before."""
     own_next: Bools
@@ -243,9 +241,7 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
     lengths = ends - starts + 1
     inside = np.repeat(keep, lengths)
     final = ends - closing  # the last transition of each episode
-    first, own_next = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-    terminals, timeouts = first.copy(), first.copy()
-    first[starts] = True
+    own_next, terminals, timeouts = np.zeros((3, len(rows)), bool)
     own_next[ends] = not given
     terminals[final[terminal & keep]] = True
     timeouts[final[~terminal & keep]] = True
@@ -256,4 +252,4 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
     if not given and mapping.last_row == "keep":
         kept = int((~terminal & ~closing & keep).sum())
         account.repaired(kept, "time limits with the own state as the next one")
-    return Plan(*(array[inside] for array in (rows, first, step, own_next, terminals, timeouts)))
+    return Plan(*(array[inside] for array in (rows, step, own_next, terminals, timeouts)))
