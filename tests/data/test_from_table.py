@@ -93,6 +93,29 @@ def test_explicit_next_observations_make_every_row_a_transition():
     assert log.timeouts.tolist() == [False, False, True, False, False, True]
 
 
+@pytest.mark.filterwarnings("ignore:frame")
+def test_a_last_row_without_an_action_passes_its_terminal_on():
+    none = frame().with_columns(
+        after=pl.Series([2.0, 3.0, None, 8.0, 9.0, 10.0]),
+        **{
+            name: pl.when(pl.col("over") == 1).then(None).otherwise(pl.col(name))
+            for name in ("valve", "gain", "harm")
+        },
+    )
+    for more in ({"next_observations": ["after"]}, {}):
+        log = bcrl.from_frame(none, **PARTS, terminal="over", **more)
+        assert log.observations.ravel().tolist()[:2] == [1, 2]
+        assert log.next_observations.ravel().tolist()[:2] == [2, 3]
+        assert log.terminals.tolist()[:2] == [False, True]
+        assert log.observations.ravel().tolist()[2] == 7
+
+
+@pytest.mark.filterwarnings("ignore:frame")
+def test_ids_that_look_like_one_number_are_different_episodes():
+    named = frame().with_columns(run=pl.Series(["1", "1", "01", "01", "1e0", "1e0"]))
+    assert bcrl.from_frame(named, **PARTS | {"time": ""}).episode_count == 3
+
+
 def test_wrong_next_observations_are_refused_in_every_format(table, tmp_path):
     parts = PARTS | {"next_observations": "gain"}
     for out in ("log.npz", "log.hdf5"):

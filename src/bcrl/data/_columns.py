@@ -1,5 +1,6 @@
 """From the columns of a table to numbers, flags, codes and times; other cells are refused with their row."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,7 @@ class Codes:
     """Numbers for the values of a column, in the order in which they come."""
 
     def __init__(self, declared: Sequence[str] = (), most: int = MOST_CATEGORIES):
-        self.declared, self._most = tuple(declared), most
+        self.declared, self._most = tuple(map(_label, declared)), most
         self.known: dict[Any, int] = {label: number for number, label in enumerate(self.declared)}
 
     def read(self, cells: Cells, series: "pl.Series", why: str) -> NDArray[np.int64]:
@@ -153,13 +154,9 @@ class Codes:
 
 
 def _label(value: Any) -> str:
-    """The text of a label; 1, 1.0 and "1" are one label."""
+    """The text of a label. 1.0 is 1, as other programs write it; 01 and 1e0 are other labels."""
     text = str(value)
-    try:
-        number = float(text)
-        return str(int(number)) if number.is_integer() and abs(number) < 2**53 else text
-    except (ValueError, OverflowError):
-        return text
+    return text[:-2] if re.fullmatch(r"-?\d+\.0", text) else text
 
 
 class Times:
@@ -187,6 +184,7 @@ class Times:
             values = values.dt.cast_time_unit("us").to_physical()
         elif series.dtype == pl.String:
             texts = cells.texts(series)
+            texts = texts.str.replace(",", ".", literal=True) if cells.decimal_comma else texts
             values = texts.cast(pl.Int64, strict=False)
             if values.null_count() > texts.null_count():
                 values = texts.cast(pl.Float64, strict=False)

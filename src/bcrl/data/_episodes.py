@@ -215,14 +215,14 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
         account.notes.append(f"{some} ends of episodes are taken as time limits (--ends, --terminal).")
     given = bool(mapping.next_observations)
     state_only = (marks[ends] & STATE_ONLY) > 0
-    if given:
-        closing = np.zeros(len(ends), bool)
-    else:
-        closing = state_only | (~terminal if mapping.last_row == "next" else False)
+    closing = state_only.copy()
+    if not given and mapping.last_row == "next":
+        closing |= ~terminal
     step = np.ones(len(rows), bool)
     step[ends[closing]] = False
 
-    bad = ((marks & NO_STATE) > 0) | (((marks & NO_STEP) > 0) & step)
+    no_state, no_step = (marks & NO_STATE) > 0, (marks & NO_STEP) > 0
+    bad = (no_state & step if given else no_state) | (no_step & step)
     bad[starts] |= (marks[starts] & UNFILLED) > 0
     if bad.any() and mapping.missing == "error":
         row = rows[int(np.argmax(bad))] + 1

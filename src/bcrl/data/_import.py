@@ -50,7 +50,7 @@ class TableImport:
         self._values: list[set[float] | None] = [set() for _ in self.mapping.actions]
         self._filled = 0
         kind = self._record_type()
-        if folder is None:  # they and the log are to fit; a row of text has at least as many bytes
+        if folder is None:  # they and the log must fit; for a text its size is the least they take
             check_memory(table.size * (3 * kind.itemsize if table.unit == "rows" else 1), table.source, LARGE)
         self.records = Records(kind, folder, table.source)
         try:
@@ -340,10 +340,8 @@ def _fill_forward(record: NDArray[Any], before: NDArray[Any] | None, step: NDArr
         counted = gone[: len(step)] if name == "observations" else gone[: len(step)] & step[:, None]
         filled += int(counted.sum())
         if before is not None:
-            values, gone = (
-                np.concatenate([before[name], values]),
-                np.concatenate([np.isnan(before[name]), gone]),
-            )
+            values = np.concatenate([before[name], values])
+            gone = np.isnan(values)
         place = np.where(gone, 0, np.arange(len(values))[:, None])
         np.maximum.accumulate(place, axis=0, out=place)
         record[name] = np.take_along_axis(values, place, axis=0)[-len(record) :]
