@@ -252,4 +252,5 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
     if not given and mapping.last_row == "keep":
         kept = int((~terminal & ~closing & keep).sum())
         account.repaired(kept, "time limits with the own state as the next one")
-    return Plan(*(array[inside] for array in (rows, step, own_next, terminals, timeouts)))
+    flags = (array[inside] for array in (step, own_next, terminals, timeouts))
+    return Plan(rows[inside], *flags)

@@ -121,7 +121,7 @@ class TableImport:
         columns = [self._actions(frame[name], place) for place, name in enumerate(m.actions)]
         columns.append(cells.numbers(frame[m.reward]))
         columns += [self._costs(frame[name], name) for name in m.costs]
-        idle = np.isnan(columns).all(axis=0)
+        idle = np.all(np.isnan(np.stack(columns)), axis=0)
         marks[idle] |= STATE_ONLY
         names = (*m.actions, m.reward, *m.costs)
         for place, (name, values) in enumerate(zip(names, columns, strict=True)):
@@ -205,7 +205,7 @@ class TableImport:
         gone: NDArray[np.bool_],
         marks: NDArray[np.uint8],
         bit: int,
-        idle: Any = None,
+        idle: NDArray[np.bool_] | None = None,
     ) -> None:
         refused = gone if idle is None else gone & ~idle
         if self.mapping.rule(name) == "error" and refused.any():

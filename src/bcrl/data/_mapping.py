@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -183,7 +184,7 @@ class TableMap:
                 raise fault(source, f"{table} is not given for {_shown(left)}; give it for each, or for none")
 
 
-def read_map(path: str | Path) -> dict[str, Any]:
+def read_map(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The keys of a map in TOML."""
     source = one_line(path)
     try:
