@@ -17,7 +17,7 @@ CONSECUTIVE = "consecutive"
 SCHEMA = "schema"
 """An attribute of text, that only logs with a schema have."""
 CHUNK_BYTES = 2**18
-"""Size of the pieces in which arrays that are written block by block are compressed."""
+"""Size of the pieces in which arrays are compressed."""
 NO_HDF5 = "is not an HDF5 file although its suffix says so; rename or convert it"
 AGAIN, COPY = "copy or record it again", "copy the values into this file"
 
@@ -46,11 +46,8 @@ def _schema(text: Any, source: str) -> Schema:
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
-    with h5py().File(path, "w") as file:
-        for name, array in arrays.items():
-            # Shuffling bytes first makes floats compress better; every HDF5 library undoes it.
-            file.create_dataset(name, data=array, compression="gzip", shuffle=True)
-        _mark(file, about)
+    with Writer(path, {name: array.shape for name, array in arrays.items()}, about) as writer:
+        writer.append(arrays)
 
 
 class Writer:
@@ -61,18 +58,15 @@ class Writer:
         self._done = 0
         for name, shape in shapes.items():
             kind = np.dtype(bool if name in FLAGS else np.float32)
-            rows = max(CHUNK_BYTES // (prod(shape[1:]) * kind.itemsize), 1)
-            # Level 1 takes a third of the time of level 4 and, on floats, a hundredth more space.
+            rows = min(max(CHUNK_BYTES // (prod(shape[1:]) * kind.itemsize), 1), shape[0])
+            # Shuffling bytes first makes floats compress better; every HDF5 library undoes it.
             self._file.create_dataset(
-                name,
-                shape,
-                kind,
-                chunks=(min(rows, shape[0]), *shape[1:]),
-                compression="gzip",
-                compression_opts=1,
-                shuffle=True,
+                name, shape, kind, chunks=(rows, *shape[1:]), compression="gzip", shuffle=True
             )
-        _mark(self._file, about)
+        if not about.consecutive:
+            self._file.attrs[CONSECUTIVE] = False
+        if about.schema:
+            self._file.attrs[SCHEMA] = about.schema.to_json()
 
     def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         count = len(arrays["rewards"])
@@ -85,13 +79,6 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-
-def _mark(file: Any, about: About) -> None:
-    if not about.consecutive:
-        file.attrs[CONSECUTIVE] = False
-    if about.schema:
-        file.attrs[SCHEMA] = about.schema.to_json()
 
 
 def open_hdf5(path: Path, source: str, otherwise: str = NO_HDF5) -> Any:
