@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def generate(path: Path, rows: int, shuffled: bool) -> None:
     def pieces(first: int) -> "pl.DataFrame":
         count = min(piece, rows - first)
         row = np.arange(first, first + count)
-        columns = {"episode": row // STEPS, "time": row % STEPS}
+        columns: dict[str, Any] = {"episode": row // STEPS, "time": row % STEPS}
         if shuffled:  # a thousand machines that write in turn
             columns = {"episode": row // (STEPS * 1_000) * 1_000 + row % 1_000, "time": row // 1_000 % STEPS}
         for name in range(OBSERVATIONS):
