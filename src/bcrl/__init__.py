@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from bcrl.assess import evaluate as evaluate
     from bcrl.data import Dataset as Dataset
     from bcrl.data import Schema as Schema
+    from bcrl.data import from_frame as from_frame
     from bcrl.data import load_data as load_data
+    from bcrl.data import read_table as read_table
     from bcrl.data import save_data as save_data
     from bcrl.errors import BCRLError as BCRLError
     from bcrl.estimates import Calibrated as Calibrated
@@ -92,11 +94,13 @@ _HOMES = {
     "evaluate": "bcrl.assess",
     "fit": "bcrl.train.run",
     "fit_model": "bcrl.estimates",
+    "from_frame": "bcrl.data",
     "load": "bcrl.policy",
     "load_data": "bcrl.data",
     "load_run": "bcrl.train.run",
     "make_method": "bcrl.learn.registry",
     "make_world": "bcrl.worlds",
+    "read_table": "bcrl.data",
     "save_data": "bcrl.data",
     "write_report": "bcrl.report",
 }
@@ -133,11 +137,13 @@ __all__ = [
     "evaluate",
     "fit",
     "fit_model",
+    "from_frame",
     "load",
     "load_data",
     "load_run",
     "make_method",
     "make_world",
+    "read_table",
     "save_data",
     "write_report",
 ]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bcrl.cli import main
-from bcrl.data import Dataset, density_picture, summarise
+from bcrl.data import Dataset, Schema, density_picture, summarise
 
 
 @pytest.fixture
@@ -122,3 +122,35 @@ def test_picture_of_odd_ranges_fits(costs, returns):
     picture = density_picture(np.array(costs), np.array(returns))
     assert max(map(len, picture.splitlines())) <= 80
     assert "episodes: · 1" in picture or "episodes: · 1   ░ 2" in picture
+
+
+def test_what_looks_wrong_is_told(arrays, tmp_path, capsys):
+    arrays["observations"][:, 0] = arrays["next_observations"][:, 0] = 3.0
+    arrays["observations"][:, 2] *= 1e7
+    arrays["next_observations"][:, 2] *= 1e7
+    arrays["actions"][:, 1] = 0.5
+    labels, tiny, mostly = np.arange(12) % 4, np.full(12, 1e-5), np.ones(12)
+    tiny[0] = 0
+    arrays["costs"] = np.stack([labels, tiny, mostly, 0 * mostly], axis=1)
+    path = tmp_path / "log.npz"
+    schema = Schema(observation_names=("tank", "x", "stamp"), units={"tank": "m"})
+    Dataset(**arrays, schema=schema).save(path)
+    main(["data", "info", str(path)])
+    said = capsys.readouterr().out
+    assert "tank [m], x, stamp" in said
+    told = " ".join(said.split())
+    for phrase in (
+        "observation tank never changes",
+        "observation stamp ranges over more than 1e+06",
+        "action 2 never changes",
+        "cost 1 has only the values 0, 1, 2, 3: looks like a class label",
+        "cost 2 is at most 1e-05 in a step",
+        "cost 3 is 1 in 100.0% of rows",
+        "cost 4 is 0 in every row",
+    ):
+        assert phrase in told
+    assert max(map(len, said.splitlines()[1:-1])) <= 80
+
+
+def test_a_log_in_order_has_no_doubts(arrays):
+    assert summarise(Dataset(**arrays))["doubts"] == []

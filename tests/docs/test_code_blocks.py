@@ -5,7 +5,7 @@ The word after a fence says what is checked:
 - `python no-run`: compiled, and everything it imports from bcrl exists (it needs data that is not here);
 - `sh`: whole commands; every `bcrl` line is read by the command line without being run, and every module,
   script, make target and extra that is named exists;
-- `toml`: a plan that `bcrl bench --plan` accepts;
+- `toml`: a plan that `bcrl bench --plan` accepts; `toml map`: a map that `bcrl data import` accepts;
 - `text`: equations, layouts and output, not checked.
 """
 
@@ -26,7 +26,7 @@ from bcrl.cli import VERBS, main
 from bcrl.learn.registry import METHODS
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-KINDS = {("python",), ("python", "no-run"), ("sh",), ("toml",), ("text",)}
+KINDS = {("python",), ("python", "no-run"), ("sh",), ("toml",), ("toml", "map"), ("text",)}
 SLOW = ("README.md", "docs/ships.md")  # these train
 RUNNABLE = [page for page in PAGES if any(block.words == ("python",) for block in blocks(page))]
 
@@ -136,6 +136,15 @@ def test_options_and_verbs_in_the_text_exist(page):
             continue
         unknown = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", span)) - all_options() - elsewhere
         assert not unknown, f"{name(page)}: `{span}`: there is no {sorted(unknown)[0]}"
+
+
+@pytest.mark.parametrize("block", of_kind("toml", "map"), ids=lambda block: block.place)
+def test_maps_are_accepted(block, tmp_path):
+    from bcrl.data import TableMap, read_map
+
+    path = tmp_path / "map.toml"
+    path.write_text(block.text, encoding="utf-8")
+    TableMap(**read_map(path))
 
 
 @pytest.mark.parametrize("block", of_kind("toml"), ids=lambda block: block.place)

@@ -16,6 +16,7 @@ VERBS = {
     "collect": ("bcrl.cli.collect", "record a log in a world, by an agent that learns"),
     "data info": ("bcrl.cli.data_info", "what a log holds: sizes, ranges, returns, costs and a picture"),
     "data fetch": ("bcrl.cli.data_fetch", "download DSRL's log of a task"),
+    "data import": ("bcrl.cli.data_import", "a log from a table of your own: CSV or Parquet"),
     "data filter": ("bcrl.cli.data_filter", "thin, cut or spoil a log as DSRL does, into a new one"),
     "data convert": ("bcrl.cli.data_convert", "write a log in another format: HDF5, NPZ, Minari"),
     "train": ("bcrl.cli.train", "learn policies from a log"),

@@ -12,6 +12,9 @@ from bcrl.cli.terminal import next_step, print_table
 from bcrl.data import Dataset, density_picture, load_data, summarise
 from bcrl.errors import printable
 
+MOST_NAMES = 12
+"""Names of columns that are listed."""
+
 
 @dataclass
 class Command:
@@ -46,10 +49,15 @@ def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
 
     say(printable(facts["file"]), "bold")
     for label, value in _heading(facts):
-        say(f"  {label:<12}{value}")
+        for part in textwrap.wrap(value, width - 15) or [""]:
+            say(f"  {label:<13}{part}")
+            label = ""
     for line in dataset.transitions.faults() or ["next_observations match the next rows"]:
         for part in textwrap.wrap(line, width - 4):
             say(f"  {part}")
+    for doubt in facts["doubts"]:
+        for part in textwrap.wrap(f"warning: {doubt}", width - 4, subsequent_indent="  "):
+            say(f"  {printable(part)}", "yellow")
     print_table(_table(facts, plain))
     for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
         within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())
@@ -81,8 +89,36 @@ def _heading(facts: dict[str, Any]) -> list[tuple[str, str]]:
             f"observation {facts['observation_size']}, action {facts['action_size']}, "
             f"costs {facts['cost_count']}",
         ),
+        *_meaning(facts["schema"]),
         ("sha256", facts["sha256"]),
     ]
+
+
+def _meaning(schema: dict[str, Any]) -> list[tuple[str, str]]:
+    """The names of the columns, with units and bounds, where the log keeps them."""
+    units = schema.get("units", {})
+
+    def names(kind: str, *more: list[str]) -> str:
+        shown = schema.get(kind, [])[:MOST_NAMES]
+        texts = [name + (f" [{units[name]}]" if name in units else "") for name in shown]
+        for notes in more:
+            texts = [f"{text} {note}" for text, note in zip(texts, notes, strict=False)] if notes else texts
+        left = len(schema.get(kind, [])) - len(shown)
+        return printable(", ".join(texts) + (f" and {left:,} more" if left > 0 else ""))
+
+    bounds = [
+        f"{low:g}…{high:g}"
+        for low, high in zip(schema.get("action_low", []), schema.get("action_high", []), strict=True)
+    ]
+    most = [f"(at most {cost:g})" for cost in schema.get("max_cost", [])]
+    labels = names("action_labels")
+    lines = [
+        ("observations", names("observation_names")),
+        ("actions", names("action_names", bounds) + (f": {labels}" if labels else "")),
+        ("costs", names("cost_names", most)),
+        ("reward", printable(f"[{units['reward']}]") if "reward" in units else ""),
+    ]
+    return [(label, text) for label, text in lines if text]
 
 
 def _table(facts: dict[str, Any], plain: bool) -> Any:

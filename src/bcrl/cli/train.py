@@ -44,7 +44,7 @@ class Command(Generic[Options]):
     preset: Preset = "paper"
     """Size of networks, batch and steps: the paper's, or one that trains in minutes on two CPU cores."""
     family: Family = "own"
-    """The hyperparameters of one of the paper's benchmarks, or those for a log of your own."""
+    """The hyperparameters of one of the paper's benchmarks; a log of your own needs none."""
     world: str | None = None
     """The world the log is from, such as BallRun: its family, and what the published code sets for it."""
     seeds: tuple[int, ...] = (0,)

@@ -111,18 +111,22 @@ def check_layout(fields: Mapping[str, Layout], source: str) -> None:
 def check_size(fields: Iterable[Layout], stored: int, source: str) -> None:
     """Refuses arrays that are too large for this machine, or for the `stored` bytes they come from."""
     asked = sum(prod(field.shape) * field.dtype.itemsize for field in fields)
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**40
-    if asked > memory:
-        raise fault(
-            source,
-            f"its arrays take {asked / 1e9:,.1f} GB and this machine has {memory / 1e9:,.1f} GB; "
-            "split the file or use a larger machine",
-        )
+    check_memory(asked, source, "split the file or use a larger machine")
     if asked > MOST_COMPRESSION * stored + 2**20:
         raise fault(
             source,
             f"its arrays take {asked:,} bytes and the file has {stored:,}, more than any log is compressed; "
             "copy or record it again",
+        )
+
+
+def check_memory(asked: int, source: str, remedy: str) -> None:
+    """Refuses arrays of `asked` bytes where the machine has less memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**40
+    if asked > memory:
+        raise fault(
+            source,
+            f"its arrays take {asked / 1e9:,.1f} GB and this machine has {memory / 1e9:,.1f} GB; {remedy}",
         )
 
 

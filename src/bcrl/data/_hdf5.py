@@ -1,12 +1,14 @@
 """DSRL's layout of HDF5: seven arrays at the root, gzip, episodes back to back."""
 
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault
+from bcrl.data._checks import DAMAGE, FIELDS, FLAGS, check_keys, check_layout, check_size, fault
 from bcrl.data._schema import NO_SCHEMA, About, Schema
 from bcrl.errors import BCRLError
 
@@ -14,6 +16,8 @@ CONSECUTIVE = "consecutive"
 """An attribute of the file that only logs with `consecutive=False` have."""
 SCHEMA = "schema"
 """An attribute of text, that only logs with a schema have."""
+CHUNK_BYTES = 2**18
+"""Size of the pieces in which arrays are compressed."""
 NO_HDF5 = "is not an HDF5 file although its suffix says so; rename or convert it"
 AGAIN, COPY = "copy or record it again", "copy the values into this file"
 
@@ -42,14 +46,39 @@ def _schema(text: Any, source: str) -> Schema:
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
-    with h5py().File(path, "w") as file:
-        for name, array in arrays.items():
+    with Writer(path, {name: array.shape for name, array in arrays.items()}, about) as writer:
+        writer.append(arrays)
+
+
+class Writer:
+    """Writes a log of known size block by block."""
+
+    def __init__(self, path: Path, shapes: Mapping[str, tuple[int, ...]], about: About):
+        self._file = h5py().File(path, "w")
+        self._done = 0
+        for name, shape in shapes.items():
+            kind = np.dtype(bool if name in FLAGS else np.float32)
+            rows = min(max(CHUNK_BYTES // (prod(shape[1:]) * kind.itemsize), 1), shape[0])
             # Shuffling bytes first makes floats compress better; every HDF5 library undoes it.
-            file.create_dataset(name, data=array, compression="gzip", shuffle=True)
+            self._file.create_dataset(
+                name, shape, kind, chunks=(rows, *shape[1:]), compression="gzip", shuffle=True
+            )
         if not about.consecutive:
-            file.attrs[CONSECUTIVE] = False
+            self._file.attrs[CONSECUTIVE] = False
         if about.schema:
-            file.attrs[SCHEMA] = about.schema.to_json()
+            self._file.attrs[SCHEMA] = about.schema.to_json()
+
+    def append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        count = len(arrays["rewards"])
+        for name, array in arrays.items():
+            self._file[name][self._done : self._done + count] = array
+        self._done += count
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
 
 
 def open_hdf5(path: Path, source: str, otherwise: str = NO_HDF5) -> Any:

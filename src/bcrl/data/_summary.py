@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bcrl.data._dataset import Dataset, Floats
+from bcrl.data._doubts import find_doubts
 
 THRESHOLDS = (10, 20, 40, 80)
 """The paper's thresholds κ."""
@@ -29,6 +30,8 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "episodes_ended_by_timeout": float(dataset.timeouts[dataset.ends].mean()),
         "consecutive": dataset.consecutive,
         "next_observations": asdict(dataset.transitions),
+        "schema": dataset.schema.to_dict(),
+        "doubts": find_doubts(dataset),
         "observation": _range(dataset.observations),
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),

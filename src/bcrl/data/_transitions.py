@@ -1,7 +1,7 @@
 """Whether `next_observations` are what came next: values bootstrap through exactly these states."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,9 @@ class Transitions:
     """Episodes that end by a timeout and are followed by another episode."""
     shifted: int
     """Of these, episodes whose last next observation is the first observation of the following episode."""
+
+    def __add__(self, other: "Transitions") -> "Transitions":
+        return Transitions(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def broken_share(self) -> float:
@@ -77,7 +80,11 @@ def examine(arrays: Mapping[str, NDArray[Any]]) -> Transitions:
 
 def check_transitions(arrays: Mapping[str, NDArray[Any]], source: str) -> list[str]:
     """Refuses a log whose next observations are mostly wrong; returns what is wrong with a few of them."""
-    found = examine(arrays)
+    return refuse(examine(arrays), source)
+
+
+def refuse(found: Transitions, source: str) -> list[str]:
+    """Refuses counts of mostly wrong next observations; returns what is wrong with a few of them."""
     if found.broken_share > MOST_BROKEN or found.shifted_share > MOST_SHIFTED:
         raise fault(
             source,
