@@ -25,8 +25,8 @@ from bcrl.progress import Tick, progress
 STARTS = 128
 """Logged first states from which every policy is simulated, at most."""
 CAUTION = 0.25
-"""The part of the floor that calibration adds. Policies leave less than the whole floor unspent, so with all
-of it a calibrated policy would earn less than one that is told the wanted threshold."""
+"""The part of the floor, never doubled, that calibration adds. Policies leave less than the whole floor
+unspent, so with all of it a calibrated policy would earn less than one that is told the wanted threshold."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Laboratory:
         return Cell(
             told,
             interval(costs, other.costs[:, index], floor, least=0.0),
-            float(costs.mean()) + max(spread(costs), CAUTION * floor),
+            float(costs.mean()) + max(spread(costs), CAUTION * floor / doubt),
             interval(returns, other.returns[:, index], least),
             float(centre.fallback[:, index].mean()),
             verdict,
