@@ -56,11 +56,11 @@ def built_in_world(name: str, noise: float = 0.0) -> JaxWorld:
 
 def as_world(given: Any) -> World:
     """The world of a name, of a live Gymnasium environment, or the world itself."""
-    import gymnasium
-
     if isinstance(given, str):
         return make_world(given)
-    if isinstance(given, gymnasium.Env):
+    # Whose environment it is was imported before; built-in worlds do without the package.
+    gymnasium = sys.modules.get("gymnasium")
+    if gymnasium is not None and isinstance(given, gymnasium.Env):
         from bcrl.worlds._live import live_world
 
         return live_world(given)
