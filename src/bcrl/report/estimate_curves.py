@@ -44,6 +44,11 @@ def estimate_curves(
     truth: Sequence[Result] = (),
 ) -> list[EstimateCurve]:
     """A curve per policy, in the order in which they first appear."""
+    if dataset is not None and dataset.cost_count != 1:
+        raise BCRLError(
+            f"{dataset.source}: has {dataset.cost_count} kinds of cost, but estimates are of one: "
+            "give the log that they were made from"
+        )
     groups: dict[tuple, list[ThresholdEstimate]] = {}
     for row in estimates:
         _check(row)

@@ -99,7 +99,8 @@ def _return(axes: "Axes", lines: Sequence[EstimateCurve], dataset: Dataset | Non
 def _log(axes: "Axes", lines: Sequence[EstimateCurve], dataset: Dataset | None, theme: Theme) -> None:
     assert dataset is not None
     rows = np.stack([dataset.episode_costs.ravel(), dataset.episode_returns], 1)
-    dots(axes, *some(rows, np.random.default_rng(0)).T, theme.muted)
+    x, y = some(rows, np.random.default_rng(0)).T
+    dots(axes, x, y, theme.muted)
     for i, line in enumerate(lines):
         cost, earned = line.column("cost"), line.column("return_")
         marks(axes, i, theme, cost, earned, None, f"{line.label}, estimated")

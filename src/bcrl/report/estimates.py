@@ -164,10 +164,10 @@ def _lights(lines: Sequence[EstimateCurve]) -> HTML:
         at = [(line.label, row.threshold) for line, row in seen if row.light == light]
         if at:
             items.append(element("p", [light_mark(light), f" {_where(at, lines)}: {MEANS[light]}."]))
-    found: dict[str, list[tuple[str, tuple[str, float]]]] = {}
+    found: dict[tuple[str, ...], list[tuple[str, tuple[str, float]]]] = {}
     for line, row in seen:
         for reason in row.reasons.split("; ") if row.reasons else []:
-            found.setdefault(NUMBER.sub("#", reason), []).append((reason, (line.label, row.threshold)))
+            found.setdefault(tuple(NUMBER.split(reason)), []).append((reason, (line.label, row.threshold)))
     warnings = [
         element("li", [_merged([reason for reason, _ in same]), element("span", (
             f" ({_where([at for _, at in same], lines)})"

@@ -50,12 +50,12 @@ def slider(
 def light_mark(light: str) -> list[Piece]:
     """A coloured mark and the word."""
     mark = element("span", MARKS[Light(light)], class_=f"light {Light(light)}", aria_hidden="true")
-    return [mark, str(Light(light))]
+    return [mark, " ", str(Light(light))]
 
 
 def _answer(i: int, line: EstimateCurve, several: bool) -> HTML:
     """Where the script writes about one policy."""
-    light = [element("span", "", data_mark="", aria_hidden="true"), element("b", "", data_word="")]
+    light = [element("span", "", data_mark="", aria_hidden="true"), " ", element("b", "", data_word="")]
     return element("p", [
         element("span", line.label) if several else "",
         element("span", ["cost ", element("b", "", data_cost="")]),
