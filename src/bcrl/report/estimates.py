@@ -246,12 +246,13 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
     after = [f"Calibrated too: {'; '.join(f'to keep {k:g}, tell it {x:.4g}' for k, x in others)}."] * bool(
         others
     )
-    both = [(row, true[row.threshold].episode_cost.mean) for row in line.rows if row.threshold in true]
+    both = [(_triples(row), true[row.threshold]) for row in line.rows if row.threshold in true]
     if both:
-        covered = sum(row.cost_low <= mean <= row.cost_high for row, mean in both)
+        cost = sum(said.low <= known.episode_cost.mean <= said.high for (said, _), known in both)
+        earned = sum(said.low <= known.episode_return.mean <= said.high for (_, said), known in both)
         after.append(
-            f"The interval of the cost holds the simulated mean at {covered} of "
-            f"{words.count(len(both), 'threshold')}."
+            f"Of {words.count(len(both), 'threshold')}, the interval holds the simulated mean cost at {cost} "
+            f"and the simulated mean return at {earned}."
         )
     caption = "Means of an episode, with their intervals"
     shown = table(heads, rows, caption, line.label, class_="named")

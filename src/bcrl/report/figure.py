@@ -222,10 +222,12 @@ def marks(
 
 def threshold_axis(axes: "Axes", thresholds: np.ndarray) -> None:
     """Ticks at the thresholds themselves, unless they would run into one another."""
-    wide = max(float(np.ptp(thresholds)), 0.5 * float(thresholds[-1]), 1.0)
+    wide = max(float(np.ptp(thresholds)), 0.5 * float(thresholds[-1])) or 1.0
     axes.set_xlim(float(thresholds[0]) - 0.09 * wide, float(thresholds[-1]) + 0.09 * wide)
-    if len(thresholds) == 1 or np.diff(thresholds).min() >= 0.055 * wide:
-        axes.set_xticks(thresholds, [f"{threshold:g}" for threshold in thresholds])
+    names = [f"{threshold:g}" for threshold in thresholds]
+    room = (0.015 + 0.02 * max(map(len, names))) * wide
+    if len(thresholds) == 1 or np.diff(thresholds).min() >= room:
+        axes.set_xticks(thresholds, names)
 
 
 def _thresholds(lines: Sequence[Curve]) -> np.ndarray:

@@ -7,7 +7,8 @@ for (const root of document.querySelectorAll(".estimate-slider")) {
   const [low, high] = [data.thresholds[0], data.thresholds[data.thresholds.length - 1]];
   const step = (high - low) / Number(input.max);
   const number = (value, digits) => value.toFixed(digits);
-  const short = (value) => String(Number(value.toPrecision(3)));
+  const short = (value) => String(Number(value.toPrecision(6)));
+  const decimals = Math.min(Math.max(0, Math.ceil(-Math.log10(step))), 12);
 
   function place() {
     const asked = low + step * Number(input.value);
@@ -56,7 +57,7 @@ for (const root of document.querySelectorAll(".estimate-slider")) {
 
   function show() {
     const threshold = place();
-    const told = short(threshold);
+    const told = data.thresholds.includes(threshold) ? short(threshold) : threshold.toFixed(decimals);
     input.setAttribute("aria-valuetext", told);
     root.querySelector("[data-told]").textContent = told;
     root.querySelectorAll("[data-line]").forEach((row) => {
