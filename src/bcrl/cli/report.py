@@ -1,10 +1,10 @@
-"""`bcrl report`: the results of an evaluation as a page with pictures."""
+"""`bcrl report`: the results of an evaluation, or estimates, as a page with pictures."""
 
 import shlex
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class Command:
-    """Turn results into one HTML file: what policies earn and cost at each threshold, or do among ships."""
+    """Turn results or estimates into one HTML file: what policies earn and cost at each threshold."""
 
     results: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RESULTS")]
-    """The file bcrl evaluate --out or bcrl ship evaluate --out wrote."""
+    """The file bcrl evaluate, bcrl ship evaluate or bcrl estimate wrote with --out."""
     out: Path
     """The page to write, such as report.html."""
     data: Path | None = None
     """The log the policies were trained on, to show it beside what they made of it."""
     policies: tuple[Path, ...] = ()
     """Policy files or folders of runs: how they were trained, how to use them, and how they sail on a map."""
+    truth: Path | None = None
+    """For estimates: the file bcrl evaluate --out wrote of the same policies, not calibrated, to compare."""
     figure: Path | None = None
     """Write the picture to a file of its own too; its suffix, .svg, .pdf or .png, chooses the format."""
     scenarios: Path | None = None
@@ -69,7 +71,13 @@ class Command:
             "policy_file": files[0].name if files else "",
             "command": self._command(),
         }
-        if "scenario" in read_columns(self.results):
+        columns = read_columns(self.results)
+        if "cost_low" in columns:
+            self._estimates(known)
+            return
+        if self.truth is not None:
+            raise BCRLError(f"--truth is for estimates, but {self.results} holds results: leave it out")
+        if "scenario" in columns:
             from bcrl.report.ship import draw_budgets, run_names, ship_report_page
             from bcrl.ship import ShipResult
 
@@ -84,6 +92,27 @@ class Command:
         if self.figure is not None:
             save_figure(picture(), self.figure)
         print(f"{len(results):,} episodes: {self.out}{f', {self.figure}' if self.figure else ''}")
+
+    def _estimates(self, known: dict[str, Any]) -> None:
+        """The page about estimates."""
+        from bcrl.assess.results import read_results
+        from bcrl.estimates import Estimates
+        from bcrl.report import draw_estimates, estimate_curves, learning_section, save_figure, write_report
+        from bcrl.train.folder import read_metrics
+
+        if self.scenarios is not None:
+            raise BCRLError(f"--scenarios is for results of ships, but {self.results} holds estimates")
+        estimates = Estimates.load(self.results)
+        truth = [] if self.truth is None else read_results(self.truth)
+        learned = learning_section(
+            {place.name: read_metrics(place) for place in self.policies if place.is_dir()}
+        )
+        more = [] if learned is None else [learned]
+        write_report(estimates, self.out, truth=truth, more=more, **known)
+        if self.figure is not None:
+            lines = estimate_curves(estimates, known["dataset"], known["policies"], truth)
+            save_figure(draw_estimates(lines, known["dataset"]), self.figure)
+        print(f"{len(estimates):,} estimates: {self.out}{f', {self.figure}' if self.figure else ''}")
 
     def _map(self, names: list[str]) -> "list[Part]":
         """The section with the maps, if there is to be one; `names` are runs in the order of the colours."""
@@ -117,6 +146,8 @@ class Command:
             words += ["--data", self.data.name]
         if self.policies:
             words += ["--policies", *(place.name for place in self.policies)]
+        if self.truth is not None:
+            words += ["--truth", self.truth.name]
         if self.scenarios is not None:
             words += ["--scenarios", self.scenarios.name]
             words += ["--scenario", *map(str, self.scenario)] if self.scenario else []

@@ -55,19 +55,19 @@ def curves(results: Sequence[Result]) -> list[Curve]:
     """The curves in the order in which they first appear."""
     if not results:
         raise BCRLError("the results hold no episode: run bcrl evaluate with --out first")
-    _check_finite(results)
+    check_finite(results)
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in results:
         groups.setdefault(tuple(getattr(result, kind) for kind in KINDS), []).append(result)
     differ = [len(set(values)) > 1 for values in zip(*groups, strict=True)]
     differ[0] = True  # a curve is known by its method in any case
     return [
-        _curve(_label(word for word, shown in zip(kind, differ, strict=True) if shown and word), rows)
+        _curve(curve_label(word for word, shown in zip(kind, differ, strict=True) if shown and word), rows)
         for kind, rows in groups.items()
     ]
 
 
-def _label(words: Iterable[str]) -> str:
+def curve_label(words: Iterable[str]) -> str:
     """A name for legends, from which matplotlib leaves out those that begin with an underscore."""
     text = printable(", ".join(words))
     return f" {text}" if text.startswith("_") else text
@@ -87,7 +87,8 @@ def _curve(label: str, rows: list[Result]) -> Curve:
     return Curve(label, tuple(rows), lines, summaries[-1])
 
 
-def _check_finite(results: Sequence[Result]) -> None:
+def check_finite(results: Sequence[Result]) -> None:
+    """Refuses results with a number that is none."""
     numbers = [field.name for field in fields(Result) if field.type is float]
     for result in results:
         for name in numbers:

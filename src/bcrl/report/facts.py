@@ -53,7 +53,7 @@ def of_training(policies: Sequence[Policy]) -> list[tuple[str, Pairs]]:
 def _training(group: Sequence[Policy]) -> Pairs:
     method, known = group[0].method, group[0].provenance
     options = other_options(method)
-    seeds = sorted(int(policy.provenance.get("seed", 0)) for policy in group)
+    seeds = sorted({int(policy.provenance.get("seed", 0)) for policy in group})
     steps = known.get("steps")
     return [
         ("method", method.name),

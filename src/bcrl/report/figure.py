@@ -125,41 +125,40 @@ def _reward(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:
     earned = earned_by(lines)
     for i, line in enumerate(lines):
         x, (low, high) = line.thresholds, line.interval(earned)
-        axes.fill_between(x, low, high, color=_colour(theme, i), alpha=0.18, linewidth=0)
+        axes.fill_between(x, low, high, color=colour_of(theme, i), alpha=0.18, linewidth=0)
         marks(axes, i, theme, x, line.mean(earned), (low, high), line.label)
     axes.set(title="What it earns", xlabel="threshold", ylabel=NAMES[earned])
     axes.margins(y=0.15)
-    _threshold_axis(axes, lines)
+    threshold_axis(axes, _thresholds(lines))
 
 
 def _cost(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:
-    _threshold_axis(axes, lines)
+    threshold_axis(axes, _thresholds(lines))
     left, right = axes.get_xlim()
     top = 1.06 * max(right, max(result.cost for line in lines for result in line.results))
     axes.set(title="What it costs", xlabel="threshold", ylabel="cost of an episode")
     axes.set_ylim(-0.02 * top, top)
     lane = 0.028 * (right - left)  # single episodes stand beside the mean, this far to either side
-    _promise(axes, lines, lane, theme)
+    diagonal(axes, _thresholds(lines), lane, theme, named=len(lines) == 1)
     random = np.random.default_rng(0)
     for i, line in enumerate(lines):
-        rows = _some(np.array([(r.threshold, r.cost) for r in line.results]), random)
+        rows = some(np.array([(r.threshold, r.cost) for r in line.results]), random)
         # Several curves share the width, so that their dots do not hide one another.
         low, high = np.linspace(-lane, lane, len(lines) + 1)[i : i + 2]
-        _dots(axes, rows[:, 0] + random.uniform(low, high, len(rows)), rows[:, 1], _colour(theme, i))
+        dots(axes, rows[:, 0] + random.uniform(low, high, len(rows)), rows[:, 1], colour_of(theme, i))
         x, mean = line.thresholds, line.mean("episode_cost")
         marks(axes, i, theme, x, mean, line.interval("episode_cost"), line.label)
 
 
-def _promise(axes: "Axes", lines: Sequence[Curve], lane: float, theme: Theme) -> None:
+def diagonal(axes: "Axes", thresholds: np.ndarray, lane: float, theme: Theme, *, named: bool) -> None:
     """The line cost = threshold, level at each threshold, where dots beside the mean are compared with it."""
     (left, right), (_, top) = axes.get_xlim(), axes.get_ylim()
-    thresholds = _thresholds(lines)
     across = np.array([max(left, 0.0), right])
     axes.fill_between(across, across, top, color=theme.over, alpha=0.08, linewidth=0)
     axes.plot(across, across, color=theme.over, linewidth=1.2, linestyle=(0, (5, 3)))
     axes.hlines(thresholds, thresholds - lane, thresholds + lane, color=theme.over, linewidth=1.6)
     axes.text(0.04, 0.94, "over the threshold", transform=axes.transAxes, color=theme.over, va="top")
-    if len(lines) > 1:  # no room for more words
+    if not named:  # there is no room for more words
         return
     # Along the line, where it is longest without a threshold.
     corners = np.concatenate([across[:1], thresholds, across[1:]])
@@ -173,17 +172,17 @@ def _promise(axes: "Axes", lines: Sequence[Curve], lane: float, theme: Theme) ->
 
 def _log(axes: "Axes", lines: Sequence[Curve], dataset: Dataset, theme: Theme) -> None:
     random = np.random.default_rng(0)
-    rows = _some(np.stack([dataset.episode_costs.ravel(), dataset.episode_returns], 1), random)
-    _dots(axes, rows[:, 0], rows[:, 1], theme.muted)
+    rows = some(np.stack([dataset.episode_costs.ravel(), dataset.episode_returns], 1), random)
+    dots(axes, rows[:, 0], rows[:, 1], theme.muted)
     for i, line in enumerate(lines):
         cost, earned = line.mean("episode_cost"), line.mean("episode_return")
         marks(axes, i, theme, cost, earned, None, line.label)
         if len(lines) == 1:
-            _name_thresholds(axes, cost, earned, line.thresholds, _colour(theme, i))
+            name_thresholds(axes, cost, earned, line.thresholds, colour_of(theme, i))
     axes.set(title="What it made of the log", xlabel="cost of an episode", ylabel="return of an episode")
 
 
-def _name_thresholds(
+def name_thresholds(
     axes: "Axes", cost: np.ndarray, earned: np.ndarray, thresholds: np.ndarray, colour: str
 ) -> None:
     """A number at each mean: above it, or below it where the one before is too near."""
@@ -197,7 +196,7 @@ def _name_thresholds(
         )  # fmt: skip
 
 
-def _dots(axes: "Axes", x: np.ndarray, y: np.ndarray, colour: str) -> None:
+def dots(axes: "Axes", x: np.ndarray, y: np.ndarray, colour: str) -> None:
     """Single episodes."""
     axes.plot(x, y, "o", color=colour, alpha=0.35, markersize=3.2, markeredgewidth=0)
 
@@ -212,7 +211,7 @@ def marks(
     label: str,
 ) -> None:
     """Means joined by a line, with bars for their intervals."""
-    colour = _colour(theme, i)
+    colour = colour_of(theme, i)
     if interval is not None:
         axes.vlines(x, *interval, color=colour, linewidth=1.6)
     axes.plot(
@@ -221,29 +220,33 @@ def marks(
     )  # fmt: skip
 
 
-def _threshold_axis(axes: "Axes", lines: Sequence[Curve]) -> None:
+def threshold_axis(axes: "Axes", thresholds: np.ndarray) -> None:
     """Ticks at the thresholds themselves, unless they would run into one another."""
-    thresholds = _thresholds(lines)
-    wide = max(float(np.ptp(thresholds)), 0.5 * float(thresholds[-1]), 1.0)
+    wide = max(float(np.ptp(thresholds)), 0.5 * float(thresholds[-1])) or 1.0
     axes.set_xlim(float(thresholds[0]) - 0.09 * wide, float(thresholds[-1]) + 0.09 * wide)
-    if len(thresholds) == 1 or np.diff(thresholds).min() >= 0.055 * wide:
-        axes.set_xticks(thresholds, [f"{threshold:g}" for threshold in thresholds])
+    names = [f"{threshold:g}" for threshold in thresholds]
+    room = (0.015 + 0.02 * max(map(len, names))) * wide
+    if len(thresholds) == 1 or np.diff(thresholds).min() >= room:
+        axes.set_xticks(thresholds, names)
 
 
 def _thresholds(lines: Sequence[Curve]) -> np.ndarray:
     return np.unique(np.concatenate([line.thresholds for line in lines]))
 
 
-def blank_figure(panels: int, theme: Theme) -> "Figure":
+def blank_figure(panels: int, theme: Theme, size: tuple[float, float] = PANEL) -> "Figure":
+    """A figure for panels of this size, in inches."""
     matplotlib()
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(panels * PANEL[0], PANEL[1]), layout="constrained", facecolor=theme.paper)
+    return Figure(figsize=(panels * size[0], size[1]), layout="constrained", facecolor=theme.paper)
 
 
-def _colour(theme: Theme, i: int) -> str:
+def colour_of(theme: Theme, i: int) -> str:
+    """Of the series with this number."""
     return theme.series[i % len(theme.series)]
 
 
-def _some(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def some(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """As many rows as are drawn at most."""
     return rows if len(rows) <= MOST_DOTS else random.choice(rows, MOST_DOTS, replace=False)

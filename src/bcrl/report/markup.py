@@ -1,7 +1,9 @@
 """HTML from pieces. Text is escaped unless it is `HTML` already, so nothing a file says becomes markup."""
 
+import json
 from collections.abc import Iterable
 from html import escape as _escape
+from typing import Any
 
 # Controls, and marks that change the direction of the text after them. Names from files may hold them.
 _CONTROL = {
@@ -42,3 +44,10 @@ def _one(piece: Piece) -> str:
 def escape(text: str) -> str:
     """Text as HTML shows it: markup and control characters are escaped."""
     return _escape(text).translate(_CONTROL)
+
+
+def data_script(data: dict[str, Any]) -> HTML:
+    """JSON for a script of the page, without characters that could end its element."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return element("script", HTML(text), type="application/json", class_="data")

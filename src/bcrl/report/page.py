@@ -6,15 +6,19 @@ paper.
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from bcrl.assess.results import Result
 from bcrl.assess.statistics import KEPT_MEANS, Summary
 from bcrl.data import Dataset
+from bcrl.errors import BCRLError
+from bcrl.estimates import Estimates
 from bcrl.files import write_text
 from bcrl.policy import Policy
 from bcrl.report import facts, words
 from bcrl.report.curves import NAMES, Curve, curves, earned_by
 from bcrl.report.document import Part, around
+from bcrl.report.estimates import estimate_page
 from bcrl.report.figure import MOST_DOTS, draw_one, shows_log
 from bcrl.report.inline_svg import inline_svg
 from bcrl.report.markup import HTML, Piece, element
@@ -23,7 +27,7 @@ from bcrl.report.theme import MARKERS, PAGE
 
 
 def write_report(
-    results: Sequence[Result],
+    results: Sequence[Result] | Estimates,
     path: str | os.PathLike,
     *,
     dataset: Dataset | None = None,
@@ -31,11 +35,22 @@ def write_report(
     policy_file: str = "policy.bcrl",
     command: str = "",
     more: Sequence[Part] = (),
+    truth: Sequence[Result] = (),
 ) -> None:
-    """Writes the page about these results to `path`, all or nothing; see `report_page`."""
-    text = report_page(
-        results, dataset=dataset, policies=policies, policy_file=policy_file, command=command, more=more
-    )
+    """Writes the page about these results or estimates to `path`, all or nothing.
+
+    The log and the policies add their facts; `command` is shown as what made the page. `more` are sections
+    for after the numbers, such as `bcrl.report.ship.map_section` and `bcrl.report.learning_section`. `truth`,
+    for estimates alone, are results of the same policies in a world, to stand beside what was estimated.
+    """
+    known: dict[str, Any] = {"dataset": dataset, "policies": policies, "policy_file": policy_file}
+    known |= {"command": command, "more": more}
+    if isinstance(results, Estimates):
+        text = estimate_page(results, truth=truth, **known)
+    elif truth:
+        raise BCRLError("truth is for estimates: results are the truth already")
+    else:
+        text = report_page(results, **known)
     write_text(path, text)
 
 
@@ -48,10 +63,7 @@ def report_page(
     command: str = "",
     more: Sequence[Part] = (),
 ) -> str:
-    """The page as text. The log and the policies add their facts; `command` is shown as what made the page.
-
-    `more` are sections for after the numbers, such as `bcrl.report.ship.map_section`.
-    """
+    """The page about results as text; the arguments are those of `write_report`."""
     lines = curves(results)
     check_same([result.method for result in results], dataset, policies)
     title = f"{words.listed(sorted({r.method for r in results}))} in {words.listed(facts.worlds(results))}"

@@ -37,7 +37,12 @@ def usage(policies: Sequence[Policy], policy_file: str, threshold: float) -> Pie
     """Four lines of Python; only where there is a policy to use."""
     if not policies:
         return ""
-    spend = f"threshold={threshold:g}, horizon={policies[0].spec.horizon}"
+    spend, known = f"threshold={threshold:g}, horizon={policies[0].spec.horizon}", policies[0].calibration
+    if known is not None:  # only what is in its table can be asked for
+        wanted = min((pair[0] for pair in known.table), key=lambda value: abs(value - threshold))
+        spend = f"threshold={wanted:g}, horizon={known.horizon}, calibrated=True"
+        spend += "" if known.execution == "finite-horizon" else f", execution={json.dumps(known.execution)}"
+        spend += f", prune={known.prune}" if known.prune else ""
     code = (
         "import bcrl\n"
         f"episode = bcrl.load({json.dumps(policy_file)}).start({spend})\n"

@@ -6,7 +6,6 @@
 `map_part` is the map alone, for a page with other things in it.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy as np
 
 from bcrl.files import write_text
 from bcrl.report.document import Part, around, document
-from bcrl.report.markup import HTML, element
+from bcrl.report.markup import HTML, data_script, element
 from bcrl.report.ship._coastline import Coastline
 from bcrl.report.ship._tracks import Map, Route
 from bcrl.report.theme import DARK, LIGHT
@@ -147,11 +146,10 @@ def map_part(
     looks = route_looks(drawn, policies)
     chart = [_picture(drawn.scenario), _controls(name, len(drawn.seconds))]
     facts = [_table(describe_routes(drawn), looks), _layers(coastline), _help(drawn, alone)]
-    data = HTML(_json(_data(scenarios, drawn, coastline, looks)))
     inside = [
         element("div", chart, class_="chart"),
         element("div", facts, class_="facts"),
-        element("script", data, type="application/json", class_="data"),
+        data_script(_data(scenarios, drawn, coastline, looks)),
     ]
     more = {"data_alone": ""} if alone else {}
     root = element("div", inside, class_="ship-map", id=name, **more)
@@ -363,12 +361,6 @@ def _decimetres(place: np.ndarray) -> list[Any]:
 
 def _degrees(turned: np.ndarray) -> list[int]:
     return (np.rint(turned).astype(int) % 360).tolist()
-
-
-def _json(data: dict[str, Any]) -> str:
-    """JSON without characters that could end its element."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _package_text(name: str) -> str:
