@@ -183,7 +183,8 @@ class Episode:
         return _start(self.policy.actor, keys, self._goal, self.batched)
 
     def act(self, observation: ArrayLike) -> np.ndarray:
-        """The action for this observation, (a,) or (batch, a), in [−1, 1].
+        """The action for this observation, (a,) or (batch, a), in [−1, 1];
+        of discrete actions the index of the label, () or (batch,).
 
         Each action is followed by `observe`; an episode has as many steps as its horizon.
         """
@@ -209,7 +210,7 @@ class Episode:
                 "is it in the unit of the log?"
             )
         self.memory, self._insight, self._acted = memory, insight, True
-        return action
+        return action.argmax(-1) if self.policy.spec.discrete else action
 
     def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
         """Tells the episode what its last action cost (and earned, where the policy needs to know)."""

@@ -13,10 +13,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.acting import BudgetedActor
+from bcrl.learn.acting_discrete import CategoricalActor
 from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.bcrl_options import PARTS, BCRLOptions
-from bcrl.learn.networks import MLP, GaussianPolicy, ensemble
+from bcrl.learn.networks import MLP, ensemble, policy_network
 from bcrl.learn.protocol import Normaliser, Part, Spec
+from bcrl.learn.tracking import TrackingActor
 from bcrl.learn.train_state import Networks, TrainState
 
 
@@ -78,14 +80,18 @@ class BCRLSetup(BCRLOptions):
         s, a, k = spec.observation_size + (self.criterion == "episodic"), spec.action_size, spec.cost_count
         cost_key, reward_key, actor_key, fallback_key = jax.random.split(key, 4)
         cost_keys, reward_keys = jax.random.split(cost_key), jax.random.split(reward_key)
-        return {
+        networks: Networks = {
             "cost_value": MLP((s, *self.hidden, k), cost_keys[0], layer_norm=True),
             "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
             "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
             "critic": ensemble((s + k + a, *self.hidden, 1), reward_keys[1]),
-            "actor": GaussianPolicy(s + k, a, self.hidden, self.dropout, actor_key),
-            "fallback": GaussianPolicy(s, a, self.hidden, self.dropout, fallback_key),
+            "actor": policy_network(spec.discrete, s + k, a, self.hidden, self.dropout, actor_key),
+            "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
+        if spec.discrete:
+            clone_key = jax.random.fold_in(fallback_key, 1)
+            networks["clone"] = policy_network(True, s, a, self.hidden, 0.0, clone_key)
+        return networks
 
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
         """Adam for each network of these parts; the policies' step size decays along a cosine."""
@@ -93,18 +99,18 @@ class BCRLSetup(BCRLOptions):
         return {
             name: optax.adam(decaying if part == "policy" else self.learning_rate)
             for part in parts
-            for name in self.networks_of[part]
+            for name in self.networks_of[part] + (("clone",) if spec.discrete and part == "policy" else ())
         }
 
     def actor(
         self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
-    ) -> BudgetedActor:
+    ) -> TrackingActor:
         """Policy, fallback and critics, with E[V_C(s₀)] over the log's initial states."""
         networks, targets = state.networks, state.targets
         start_value = jnp.zeros(spec.cost_count)
         if arrays is not None:
             start_value = jnp.mean(self.floor(networks["cost_value"](arrays.initial_features)), axis=0)
-        return BudgetedActor(
+        shared = (
             networks["actor"],
             networks["fallback"],
             networks["cost_value"],
@@ -119,11 +125,11 @@ class BCRLSetup(BCRLOptions):
             self.criterion,
             self.budget_input,
             self.nonnegative_values,
-            self.fallback_below,
-            fallback_draws=self.fallback_draws,
-            fallback_beta=self.fallback_beta,
-            cost_weights=self.cost_weights,
+            self.cost_weights,
         )
+        if spec.discrete:
+            return CategoricalActor(*shared, networks["clone"], self.support)
+        return BudgetedActor(*shared, self.fallback_below, self.fallback_draws, self.fallback_beta)
 
     def floor(self, cost_value: Array) -> Array:
         """V_C, not below 0: costs are not negative."""

@@ -20,6 +20,7 @@ from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
+from bcrl.learn.registry import check_discrete
 from bcrl.policy import Policy, load_learned, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
@@ -103,6 +104,8 @@ def fit(
     """
     method = BCRL() if method is None else method
     _check(data, seeds, steps, log_every, checkpoint_every, keep_every, resume, overwrite, out, tensorboard)
+    if data.schema.discrete:
+        check_discrete(method, data.source)
     normaliser = Normaliser.of(data.observations)
     spec = Spec.of(data, steps)
     schedule = method.schedule
@@ -295,7 +298,7 @@ def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser
                 f"{name} is {getattr(method, name)}, but the cost critics were trained with "
                 f"{getattr(donor.method, name)}: use the same"
             )
-    for name in ("observation_size", "action_size", "cost_count", "horizon"):
+    for name in ("observation_size", "action_size", "discrete", "cost_count", "horizon"):
         if name == "horizon" and method.criterion == "discounted":
             continue  # only episodic critics know the time
         ours, theirs = getattr(spec, name), getattr(donor.spec, name)
