@@ -1,11 +1,14 @@
 """Logs recorded in known models, and the models as worlds."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 from bcrl.cmdp import GridWorld, evaluate, sample_log, unconstrained
 from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Spec
 from bcrl.worlds.known import KnownModel
 
 GRID = GridWorld("small", ("..X", "S#.", ".XG"), slip=0.2, gamma=0.9)
@@ -85,6 +88,13 @@ def test_the_world_moves_as_the_model_does():
     wanted = evaluate(MODEL, policy, MODEL.rewards, MODEL.costs[0]) @ MODEL.start
     errors = totals.std(0) / len(totals) ** 0.5
     assert np.all(np.abs(totals.mean(0) - wanted) < 4 * errors + 1e-3)
+
+
+def test_a_world_refuses_policies_of_continuous_actions():
+    spec = Spec(MODEL.states, 4, 1, 60, (1.0,), 10, discrete=True)
+    KnownModel(MODEL, 60).check(spec)
+    with pytest.raises(BCRLError, match="the policy has continuous actions, but known model discrete ones"):
+        KnownModel(MODEL, 60).check(dataclasses.replace(spec, discrete=False))
 
 
 def test_a_world_has_one_cost():

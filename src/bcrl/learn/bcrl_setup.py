@@ -59,7 +59,7 @@ class BCRLSetup(BCRLOptions):
                 f"{data.cost_count} costs: give one weight for each"
             )
         limit = float(self.slack_limit(Spec.of(data, steps=1)).min())
-        if limit < 10 * self.fallback_below:
+        if not data.schema.discrete and limit < 10 * self.fallback_below:
             warnings.warn(
                 f"budgets reach {limit:g} at most, and below {self.fallback_below:g} the "
                 "fallback acts: give a smaller fallback_below, or costs in a larger unit",

@@ -20,6 +20,8 @@ class KnownModel(JaxWorld):
     The model's discount is no part of the world: rewards and costs come undiscounted.
     """
 
+    discrete = True
+
     observations: jax.Array
     chances: jax.Array  # (S, A, S) cumulated over the next state
     rewards: jax.Array
