@@ -11,11 +11,10 @@ from bcrl.learn.tracking import Memory, TrackingActor
 
 
 class CategoricalActor(TrackingActor):
-    """Compares all actions that the log supports by both critics."""
+    """Compares all supported actions by both critics."""
 
     actor: CategoricalPolicy
     fallback: CategoricalPolicy
-    clone: CategoricalPolicy  # of the log's actions
     support: float = eqx.field(static=True)
 
     def choose(
@@ -25,22 +24,25 @@ class CategoricalActor(TrackingActor):
         slack: Float[Array, " k"],
         cost_value: Float[Array, " k"],
     ) -> tuple[Float[Array, " n"], Bool[Array, ""]]:
-        """The best action by Q_R among the supported ones with Q_C ≤ δ, else the cheapest supported one."""
+        """The best action by Q_R of those that the policy supports and that have Q_C ≤ δ.
+
+        If there is none, the cheapest by Q_C of those that the fallback supports.
+        """
         del memory
-        supported = self.supported(features)
-        count, budget = len(supported), slack + cost_value
+        good = self.supported(self.actor(self.policy_inputs(features, slack, cost_value)))
+        cheap = self.supported(self.fallback(features))
+        count, budget = len(good), slack + cost_value
         cost, worth = self.compared(features, jnp.eye(count), budget)
-        safe = supported & budgets.is_safe(cost, budget)
+        safe = good & budgets.is_safe(cost, budget)
+        allowed = jnp.any(safe)
         best = jnp.argmax(jnp.where(safe, worth, -jnp.inf))
         total = cost @ cost_weighting(self.cost_weights, cost.shape[1])
-        cheapest = jnp.argmin(jnp.where(supported, total, jnp.inf))
-        allowed = jnp.any(safe)
+        cheapest = jnp.argmin(jnp.where(cheap, total, jnp.inf))
         action = one_hot(jnp.where(allowed, best, cheapest), count)
         # An index hides that the critics overflowed; the caller looks for actions that are not finite.
         known = jnp.all(jnp.isfinite(cost)) & jnp.all(jnp.isfinite(worth))
         return jnp.where(known, action, jnp.nan), allowed
 
-    def supported(self, features: Float[Array, " f"]) -> Bool[Array, " n"]:
-        """The actions that are at least `support` times as likely in the log as the most likely one (BCQ)."""
-        log_probability = self.clone(features)
+    def supported(self, log_probability: Float[Array, " n"]) -> Bool[Array, " n"]:
+        """The actions that are at least `support` times as likely as the most likely one (as in BCQ)."""
         return log_probability >= jnp.max(log_probability) + jnp.log(self.support)

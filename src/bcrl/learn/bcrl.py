@@ -82,9 +82,6 @@ class BCRL(BCRLSetup):
         # 5. The fallback, by the advantage in cost.
         fallback_loss = self.fallback_loss(networks["fallback"], batch, costs, fallback_key)
 
-        if "clone" in networks:  # discrete actions: says which of them the log supports
-            fallback_loss += self.clone_loss(networks["clone"], batch)
-
         metrics |= reward_metrics | policy_metrics | {"policy/fallback_loss": fallback_loss}
         return cost_loss + reward_loss + policy_loss + fallback_loss, metrics
 
@@ -182,10 +179,6 @@ class BCRL(BCRLSetup):
         omega = cost_weighting(self.cost_weights, costs.value.shape[-1])
         weight = self.cost_rule.weight(jnp.sum(omega * (costs.value - costs.critic), axis=-1))
         return -jnp.mean(weight * fallback.log_density(batch.features, key, batch.action))
-
-    def clone_loss(self, clone: PolicyNetwork, batch: Batch) -> Float[Array, ""]:
-        """−E[log μ(a|s)]: the behaviour policy."""
-        return -jnp.mean(clone.log_density(batch.features, None, batch.action))
 
     # ---- small helpers -----------------------------------------------------------------------------
 

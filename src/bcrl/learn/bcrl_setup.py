@@ -80,7 +80,7 @@ class BCRLSetup(BCRLOptions):
         s, a, k = spec.observation_size + (self.criterion == "episodic"), spec.action_size, spec.cost_count
         cost_key, reward_key, actor_key, fallback_key = jax.random.split(key, 4)
         cost_keys, reward_keys = jax.random.split(cost_key), jax.random.split(reward_key)
-        networks: Networks = {
+        return {
             "cost_value": MLP((s, *self.hidden, k), cost_keys[0], layer_norm=True),
             "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
             "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
@@ -88,10 +88,6 @@ class BCRLSetup(BCRLOptions):
             "actor": policy_network(spec.discrete, s + k, a, self.hidden, self.dropout, actor_key),
             "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
-        if spec.discrete:
-            clone_key = jax.random.fold_in(fallback_key, 1)
-            networks["clone"] = policy_network(True, s, a, self.hidden, 0.0, clone_key)
-        return networks
 
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
         """Adam for each network of these parts; the policies' step size decays along a cosine."""
@@ -99,7 +95,7 @@ class BCRLSetup(BCRLOptions):
         return {
             name: optax.adam(decaying if part == "policy" else self.learning_rate)
             for part in parts
-            for name in self.networks_of[part] + (("clone",) if spec.discrete and part == "policy" else ())
+            for name in self.networks_of[part]
         }
 
     def actor(
@@ -128,7 +124,7 @@ class BCRLSetup(BCRLOptions):
             self.cost_weights,
         )
         if spec.discrete:
-            return CategoricalActor(*shared, networks["clone"], self.support)
+            return CategoricalActor(*shared, self.support)
         return BudgetedActor(*shared, self.fallback_below, self.fallback_draws, self.fallback_beta)
 
     def floor(self, cost_value: Array) -> Array:

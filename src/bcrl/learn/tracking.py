@@ -1,14 +1,14 @@
 """Tracking a budget during an episode: what every actor of BCRL has (the paper's f and g, Algorithm 3)."""
 
 from abc import abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl import budget as budgets
-from bcrl.learn.networks import MLP, PolicyNetwork, apply_each
+from bcrl.learn.networks import MLP, apply_each
 from bcrl.learn.protocol import Goal, Insight, Normaliser
 
 
@@ -30,8 +30,8 @@ class TrackingActor(eqx.Module):
     tracks_budgets: ClassVar[bool] = True
     needs_reward: ClassVar[bool] = False
 
-    actor: PolicyNetwork
-    fallback: PolicyNetwork
+    actor: Any  # the policy network; its kind is the subclass's
+    fallback: Any
     cost_value: MLP
     cost_critic: MLP  # twin, the slowly moving targets
     critic: MLP  # twin, the slowly moving targets

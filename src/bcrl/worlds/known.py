@@ -22,14 +22,14 @@ class KnownModel(JaxWorld):
 
     discrete = True
 
-    observations: jax.Array
-    chances: jax.Array  # (S, A, S) cumulated over the next state
-    rewards: jax.Array
-    costs: jax.Array
-    first: jax.Array
-    terminal: jax.Array
-    horizon: int = eqx.field(static=True)
-    name: str = eqx.field(static=True)
+    observations: jax.Array = eqx.field(kw_only=True)
+    chances: jax.Array = eqx.field(kw_only=True)  # (S, A, S) cumulated over the next state
+    rewards: jax.Array = eqx.field(kw_only=True)
+    costs: jax.Array = eqx.field(kw_only=True)
+    first: jax.Array = eqx.field(kw_only=True)
+    terminal: jax.Array = eqx.field(kw_only=True)
+    horizon: int = eqx.field(kw_only=True, static=True)
+    name: str = eqx.field(kw_only=True, static=True)
 
     def __init__(
         self, model: "CMDP", horizon: int, observations: np.ndarray | None = None, name: str = "known model"
