@@ -44,14 +44,15 @@ LABELS = ("up", "right", "down", "left")
 SHARES = (0.1, 0.25, 0.5, 0.75)
 """Budgets, as shares of the way from the least cost to that of the highest return."""
 EPISODES = 1_000
-STEPS = 20_000
+STEPS = 15_000
 OPTIONS = {
     "gamma": GAMMA,
     "gamma_cost": GAMMA,
     "tau_c": 0.01,
     "tau_r": 0.9,
     "hidden": (64, 64),
-    "batch_size": 256,
+    "batch_size": 512,
+    "target_rate": 0.002,
     "max_budget": 20.0,
 }
 
