@@ -231,6 +231,8 @@ class Episode:
     def act(self, observation: ArrayLike) -> np.ndarray:
         """The action for this observation, (a,) or (batch, a), in [−1, 1] or the bounds of `policy.schema`.
 
+        Of discrete actions it is the index of the label, () or (batch,).
+
         Each action is followed by `observe`; an episode has as many steps as its horizon.
         """
         check_process()
@@ -254,7 +256,7 @@ class Episode:
                 "is it in the unit of the log?"
             )
         self.memory, self._insight, self._acted = memory, insight, True
-        return action
+        return action.argmax(-1) if self.policy.spec.discrete else action
 
     def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
         """Tells the episode what its last action cost (and earned, where the policy needs to know)."""

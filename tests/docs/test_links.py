@@ -66,10 +66,10 @@ def test_source_files_named_in_the_text_exist(page):
 
 def test_the_map_from_equation_to_function_is_true():
     from bcrl import budget
-    from bcrl.learn.acting import BudgetedActor
     from bcrl.learn.bcrl import BCRL
+    from bcrl.learn.tracking import TrackingActor
 
-    owners = {"BCRL": BCRL, "BudgetedActor": BudgetedActor}
+    owners = {"BCRL": BCRL, "TrackingActor": TrackingActor}
     text = prose(ROOT / "docs/method.md")
     rows = text.partition("## From equation to function")[2].partition("\n\nAlgorithm 1 with")[0]
     spans = [span for span in re.findall(r"`([^`]+)`", rows) if not span.endswith(".py")]

@@ -11,8 +11,8 @@ from finite_differences import check_every_leaf, only_zeros
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_td3 import BCRLTD3
-from bcrl.learn.losses import gaussian_log_density, spread
-from bcrl.learn.networks import apply_each
+from bcrl.learn.losses import spread
+from bcrl.learn.networks import apply_each, gaussian_log_density
 from bcrl.learn.protocol import Spec
 from bcrl.learn.train_state import TrainState
 

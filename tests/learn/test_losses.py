@@ -12,9 +12,9 @@ from bcrl.learn.losses import (
     advantage_weight,
     expectile_loss,
     expectile_weight,
-    gaussian_log_density,
     joint_expectile_loss,
 )
+from bcrl.learn.networks import gaussian_log_density
 
 relaxed = settings(deadline=None, max_examples=40)
 gaps = np.array([-2.0, -0.5, 0.0, 1.0, 3.0], np.float32)

@@ -24,6 +24,7 @@ from bcrl.cmdp._model import CMDP  # noqa: E402
 from bcrl.cmdp._paper_mode import PaperPolicy  # noqa: E402
 from bcrl.cmdp._plan import plan  # noqa: E402
 from bcrl.cmdp._policy_file import load_tabular  # noqa: E402
+from bcrl.cmdp._sample import sample_log  # noqa: E402
 from bcrl.cmdp._simulate import Simulation, simulate  # noqa: E402
 from bcrl.cmdp._values import (  # noqa: E402
     CostCritic,
@@ -65,6 +66,7 @@ __all__ = [
     "optimum",
     "plan",
     "policy_iteration",
+    "sample_log",
     "show",
     "simulate",
     "smallest_budget",

@@ -54,9 +54,7 @@ class Rows(eqx.Module):
         reward_scale: float = 1.0,
     ) -> "Rows":
         """The columns of `Batch`, then `extra` ones. `ended` marks where the backup does not bootstrap."""
-        # Inside the open interval, where the density of a squashed action is finite.
-        actions = np.clip(data.actions, -1 + 1e-5, 1 - 1e-5)
-        rewards = reward_scale * data.rewards
+        actions, rewards = cloned_actions(data), reward_scale * data.rewards
         return cls.of(features, actions, rewards, data.costs_2d, next_features, 1.0 - ended, *extra)
 
     def sample(self, key: PRNGKeyArray, count: int) -> list[Float[Array, "count width"]]:
@@ -72,3 +70,11 @@ class Rows(eqx.Module):
         """The rows at `index`, as columns."""
         edges = np.cumsum(self.widths)[:-1].tolist()
         return jnp.split(self.table[index], edges, axis=-1)
+
+
+def cloned_actions(data: Dataset) -> np.ndarray:
+    """The log's actions inside the open interval, where the density of a squashed action is finite.
+
+    One-hot vectors stay as they are.
+    """
+    return data.actions if data.schema.discrete else np.clip(data.actions, -1 + 1e-5, 1 - 1e-5)

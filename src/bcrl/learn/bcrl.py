@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bcrl import budget as budgets
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl_setup import BCRLSetup
-from bcrl.learn.losses import cost_weighting, gaussian_log_density
-from bcrl.learn.networks import MLP, GaussianPolicy, apply_each
+from bcrl.learn.losses import cost_weighting
+from bcrl.learn.networks import MLP, PolicyNetwork, apply_each
 from bcrl.learn.protocol import Metrics, Part, Spec
 from bcrl.learn.train_state import Networks, TrainState, clip
 
@@ -157,12 +157,12 @@ class BCRL(BCRLSetup):
         return jnp.mean((apply_each(critic, inputs)[..., 0] - target) ** 2)
 
     def policy_loss(
-        self, actor: GaussianPolicy, batch: Batch, budget: Budgets, advantage: Array, key: PRNGKeyArray
+        self, actor: PolicyNetwork, batch: Batch, budget: Budgets, advantage: Array, key: PRNGKeyArray
     ) -> tuple[Array, Metrics]:
         """−E[w(Q_R − V_R) log π(a|s, δ)], w = exp(β ·) or the sparse rule's (Eq. loss_pi)."""
         weight = self.reward_rule.weight(advantage)
         inputs = jnp.concatenate([batch.features, self.encode(budget.state)], axis=1)
-        loss = -jnp.mean(weight * gaussian_log_density(*actor(inputs, key), batch.action))
+        loss = -jnp.mean(weight * actor.log_density(inputs, key, batch.action))
         metrics = {
             "policy/loss": loss,
             "policy/weight": weight.mean(),
@@ -173,12 +173,12 @@ class BCRL(BCRLSetup):
         return loss, metrics
 
     def fallback_loss(
-        self, fallback: GaussianPolicy, batch: Batch, costs: Costs, key: PRNGKeyArray
+        self, fallback: PolicyNetwork, batch: Batch, costs: Costs, key: PRNGKeyArray
     ) -> Float[Array, ""]:
         """−E[w(Σ ω_i (V_C,i − Q_C,i)) log π_fallback(a|s)]: the least-cost policy, cloned the same way."""
         omega = cost_weighting(self.cost_weights, costs.value.shape[-1])
         weight = self.cost_rule.weight(jnp.sum(omega * (costs.value - costs.critic), axis=-1))
-        return -jnp.mean(weight * gaussian_log_density(*fallback(batch.features, key), batch.action))
+        return -jnp.mean(weight * fallback.log_density(batch.features, key, batch.action))
 
     # ---- small helpers -----------------------------------------------------------------------------
 

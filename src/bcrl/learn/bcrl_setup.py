@@ -13,10 +13,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.acting import BudgetedActor
+from bcrl.learn.acting_discrete import CategoricalActor
 from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.bcrl_options import PARTS, BCRLOptions
-from bcrl.learn.networks import MLP, GaussianPolicy, ensemble
+from bcrl.learn.networks import MLP, ensemble, policy_network
 from bcrl.learn.protocol import Normaliser, Part, Spec
+from bcrl.learn.tracking import TrackingActor
 from bcrl.learn.train_state import Networks, TrainState
 
 
@@ -57,7 +59,7 @@ class BCRLSetup(BCRLOptions):
                 f"{data.cost_count} costs: give one weight for each"
             )
         limit = float(self.slack_limit(Spec.of(data, steps=1)).min())
-        if limit < 10 * self.fallback_below:
+        if not data.schema.discrete and limit < 10 * self.fallback_below:
             warnings.warn(
                 f"budgets reach {limit:g} times the largest cost of a step at most, and below "
                 f"{self.fallback_below:g} the fallback acts: give a smaller fallback_below",
@@ -83,8 +85,8 @@ class BCRLSetup(BCRLOptions):
             "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
             "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
             "critic": ensemble((s + k + a, *self.hidden, 1), reward_keys[1]),
-            "actor": GaussianPolicy(s + k, a, self.hidden, self.dropout, actor_key),
-            "fallback": GaussianPolicy(s, a, self.hidden, self.dropout, fallback_key),
+            "actor": policy_network(spec.discrete, s + k, a, self.hidden, self.dropout, actor_key),
+            "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
 
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
@@ -98,13 +100,13 @@ class BCRLSetup(BCRLOptions):
 
     def actor(
         self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
-    ) -> BudgetedActor:
+    ) -> TrackingActor:
         """Policy, fallback and critics, with E[V_C(s₀)] over the log's initial states."""
         networks, targets = state.networks, state.targets
         start_value = jnp.zeros(spec.cost_count)
         if arrays is not None:
             start_value = jnp.mean(self.floor(networks["cost_value"](arrays.initial_features)), axis=0)
-        return BudgetedActor(
+        shared = (
             networks["actor"],
             networks["fallback"],
             networks["cost_value"],
@@ -119,11 +121,11 @@ class BCRLSetup(BCRLOptions):
             self.criterion,
             self.budget_input,
             self.nonnegative_values,
-            self.fallback_below,
-            fallback_draws=self.fallback_draws,
-            fallback_beta=self.fallback_beta,
-            cost_weights=self.cost_weights,
+            self.cost_weights,
         )
+        if spec.discrete:
+            return CategoricalActor(*shared, self.support)
+        return BudgetedActor(*shared, self.fallback_below, self.fallback_draws, self.fallback_beta)
 
     def floor(self, cost_value: Array) -> Array:
         """V_C, not below 0: costs are not negative."""

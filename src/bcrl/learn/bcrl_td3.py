@@ -6,7 +6,7 @@ state is worth, and climbs the reward critic while it stays near the log and ins
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,8 @@ from bcrl.learn.acting import BudgetedActor
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL, Budgets, Costs
 from bcrl.learn.bcrl_setup import Arrays
-from bcrl.learn.losses import gaussian_log_density, spread
-from bcrl.learn.networks import apply_each
+from bcrl.learn.losses import spread
+from bcrl.learn.networks import apply_each, gaussian_log_density
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, TrainState
@@ -149,4 +149,5 @@ class BCRLTD3(BCRL):
         self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
     ) -> BudgetedActor:
         """As BCRL's, and guarded: an action that is not in the log can be unsafe with slack to spare."""
-        return dataclasses.replace(super().actor(state, arrays, normaliser, spec), guarded=True)
+        actor = super().actor(state, arrays, normaliser, spec)
+        return dataclasses.replace(cast(BudgetedActor, actor), guarded=True)

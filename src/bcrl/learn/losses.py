@@ -103,11 +103,3 @@ def backup_errors(
     """`squared_error` of the first half of an ensemble (reward), and of the second (cost), at (s, a)."""
     q, q_c = jnp.split(apply_each(critics, batch.pairs)[..., 0], 2)
     return squared_error(q, target), squared_error(q_c, target_c)
-
-
-def gaussian_log_density(
-    mean: Float[Array, "*b a"], log_std: Float[Array, "*b a"], action: Float[Array, "*b a"]
-) -> Float[Array, "*b"]:
-    """log N(action; mean, diag(std²))."""
-    scaled = (action - mean) * jnp.exp(-log_std)
-    return jnp.sum(-0.5 * scaled**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi), axis=-1)

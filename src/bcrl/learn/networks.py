@@ -10,7 +10,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Activation = Literal["relu", "tanh", "mish", "silu"]
 LOG_STD_RANGE = (-20.0, 2.0)
@@ -90,3 +90,67 @@ class GaussianPolicy(eqx.Module):
         """Mean and log standard deviation."""
         mean, log_std = jnp.split(self.trunk(x, key), 2, axis=-1)
         return jnp.tanh(mean), jnp.clip(log_std, *LOG_STD_RANGE)
+
+    def log_density(
+        self, x: Float[Array, "*b i"], key: PRNGKeyArray | None, action: Float[Array, "*b a"]
+    ) -> Float[Array, "*b"]:
+        """log π(a|x)."""
+        return gaussian_log_density(*self(x, key), action)
+
+    def mode(self, x: Float[Array, "*b i"]) -> Float[Array, "*b a"]:
+        """The most likely action, the mean."""
+        return self(x)[0]
+
+
+class CategoricalPolicy(eqx.Module):
+    """Probabilities of n discrete actions; an action is a one-hot vector."""
+
+    trunk: MLP
+
+    def __init__(
+        self, input_size: int, action_size: int, hidden: Sequence[int], dropout: float, key: PRNGKeyArray
+    ):
+        self.trunk = MLP((input_size, *hidden, action_size), key, dropout=dropout)
+
+    def __call__(self, x: Float[Array, "*b i"], key: PRNGKeyArray | None = None) -> Float[Array, "*b n"]:
+        """Log-probabilities."""
+        return jax.nn.log_softmax(self.trunk(x, key))
+
+    def log_density(
+        self, x: Float[Array, "*b i"], key: PRNGKeyArray | None, action: Float[Array, "*b n"]
+    ) -> Float[Array, "*b"]:
+        """log π(a|x)."""
+        return jnp.sum(self(x, key) * action, axis=-1)
+
+    def mode(self, x: Float[Array, "*b i"]) -> Float[Array, "*b n"]:
+        """The most likely action."""
+        return one_hot(jnp.argmax(self(x), axis=-1), self.trunk.biases[-1].shape[-1])
+
+
+PolicyNetwork = GaussianPolicy | CategoricalPolicy
+
+
+def policy_network(
+    discrete: bool,
+    input_size: int,
+    action_size: int,
+    hidden: Sequence[int],
+    dropout: float,
+    key: PRNGKeyArray,
+) -> PolicyNetwork:
+    """A fresh policy over labels, or over a box of continuous actions."""
+    kind = CategoricalPolicy if discrete else GaussianPolicy
+    return kind(input_size, action_size, hidden, dropout, key)
+
+
+def one_hot(index: Int[Array, "*b"], size: int) -> Float[Array, "*b n"]:
+    """Discrete actions as the vectors that logs and networks have."""
+    return jax.nn.one_hot(index, size)
+
+
+def gaussian_log_density(
+    mean: Float[Array, "*b a"], log_std: Float[Array, "*b a"], action: Float[Array, "*b a"]
+) -> Float[Array, "*b"]:
+    """log N(action; mean, diag(std²))."""
+    scaled = (action - mean) * jnp.exp(-log_std)
+    return jnp.sum(-0.5 * scaled**2 - log_std - 0.5 * jnp.log(2.0 * jnp.pi), axis=-1)

@@ -28,6 +28,8 @@ class Spec:
     horizon: int
     max_cost: tuple[float, ...]
     steps: int
+    discrete: bool = False
+    """Whether actions are labels: one-hot vectors of `action_size` entries."""
 
     def __post_init__(self) -> None:
         for field in ("observation_size", "action_size", "cost_count", "horizon", "steps"):
@@ -36,6 +38,8 @@ class Spec:
                 raise BCRLError(
                     f"{field} is {brief_repr(value)}, but must be a whole number from 1 to 2³¹ − 1"
                 )
+        if not isinstance(self.discrete, bool):
+            raise BCRLError(f"discrete is {brief_repr(self.discrete)}, but must be true or false")
         costs = self.max_cost
         if len(costs) != self.cost_count or not all(
             0 <= cost < (LARGEST if isinstance(cost, int) else float("inf")) for cost in costs
@@ -54,6 +58,7 @@ class Spec:
             horizon=data.horizon,
             max_cost=tuple(float(cost) for cost in data.max_cost),
             steps=steps,
+            discrete=data.schema.discrete,
         )
 
 

@@ -32,6 +32,8 @@ class Record:
     budgets: bool = False
     """Whether its policies track a budget: execution rules and pruning apply, and the published code's
     options for single tasks are its own."""
+    discrete: bool = False
+    """Whether it learns from actions that are labels."""
     options: Options = field(default_factory=dict)
     """What makes it this instance of its class."""
     families: dict[str, Options] = field(default_factory=dict)
@@ -69,13 +71,20 @@ _CLONE_FAMILIES: dict[str, Options] = {
 def _bcrl(name: str, title: str, regression: str) -> Record:
     both = {"cost_regression": regression, "reward_regression": regression}
     options = {} if regression == "expectile" else both
-    return Record(name, title, "bcrl.learn.bcrl:BCRL", "at run time", True, options, _BCRL_FAMILIES)
+    return Record(name, title, "bcrl.learn.bcrl:BCRL", "at run time", True, True, options, _BCRL_FAMILIES)
 
 
 def _baseline(
-    name: str, title: str, kind: str, threshold: Threshold, families: dict[str, Options] | None = None
+    name: str,
+    title: str,
+    kind: str,
+    threshold: Threshold,
+    families: dict[str, Options] | None = None,
+    *,
+    discrete: bool = False,
 ) -> Record:
-    return Record(name, title, f"bcrl.learn.baselines.{kind}", threshold, families=families or {})
+    where = f"bcrl.learn.baselines.{kind}"
+    return Record(name, title, where, threshold, discrete=discrete, families=families or {})
 
 
 METHODS: dict[str, Record] = {
@@ -92,8 +101,8 @@ METHODS: dict[str, Record] = {
             True,
             families=_BCRL_FAMILIES,
         ),
-        _baseline("bc-all", "BC-All", "bc:BCAll", "never", _CLONE_FAMILIES),
-        _baseline("bc-safe", "BC-Safe", "bc:BCSafe", "before training", _CLONE_FAMILIES),
+        _baseline("bc-all", "BC-All", "bc:BCAll", "never", _CLONE_FAMILIES, discrete=True),
+        _baseline("bc-safe", "BC-Safe", "bc:BCSafe", "before training", _CLONE_FAMILIES, discrete=True),
         _baseline("bcq-lag", "BCQ-Lag", "bcq_lag:BCQLag", "before training"),
         _baseline("cpq", "CPQ", "cpq:CPQ", "before training"),
         _baseline("coptidice", "COptiDICE", "coptidice:COptiDICE", "before training"),
@@ -144,6 +153,16 @@ def find_method(name: str) -> Record:
         return METHODS[name]
     hint = did_you_mean(str(name), METHODS)
     raise BCRLError(f"there is no method {brief_repr(name)}{hint or ';'} known: {', '.join(METHODS)}")
+
+
+def check_discrete(method: Method, source: str) -> None:
+    """Refuses a method that cannot learn from actions that are labels, as those of the log `source` are."""
+    able = [record.name for record in METHODS.values() if record.discrete]
+    if method.name not in able:
+        raise BCRLError(
+            f"{source or 'the log'}: actions are labels, but {method.name} knows continuous ones alone: "
+            f"use {', '.join(able[:-1])} or {able[-1]}"
+        )
 
 
 def make_method(name: str = "bcrl", *, preset: str = "paper", family: str = "own", **options: Any) -> Method:

@@ -20,6 +20,7 @@ from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
+from bcrl.learn.registry import check_discrete
 from bcrl.learn.units import Units
 from bcrl.policy import Policy, check_process, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
@@ -122,6 +123,8 @@ def fit(
         out,
         tensorboard,
     )
+    if data.schema.discrete:
+        check_discrete(method, data.source)
     normaliser = Normaliser.of(data.observations)
     units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
     inside, log = units.inside(method), units.log_inside(data)
@@ -328,7 +331,7 @@ def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser
                 f"{name} is {getattr(method, name)}, but the cost critics were trained with "
                 f"{getattr(donor.method, name)}: use the same"
             )
-    for name in ("observation_size", "action_size", "cost_count", "horizon"):
+    for name in ("observation_size", "action_size", "discrete", "cost_count", "horizon"):
         if name == "horizon" and method.criterion == "discounted":
             continue  # only episodic critics know the time
         ours, theirs = getattr(spec, name), getattr(donor.spec, name)

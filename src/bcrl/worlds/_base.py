@@ -32,6 +32,7 @@ class JaxWorld(eqx.Module):
     """Largest absolute value of an entry of an observation."""
     action_size = 0
     cost_count = 1
+    discrete = False
     horizon = 0
     reference_returns = cast(References | None, None)
     thresholds = cast(tuple[float, ...], (10.0, 20.0, 40.0))

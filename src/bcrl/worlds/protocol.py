@@ -41,6 +41,11 @@ class World(Protocol):
     def cost_count(self) -> int: ...
 
     @property
+    def discrete(self) -> bool:
+        """Whether actions are labels, given as one-hot vectors."""
+        ...
+
+    @property
     def horizon(self) -> int:
         """Steps after which an episode is truncated; 0 where the world does not say."""
         ...
@@ -93,3 +98,6 @@ def check_sizes(world: World, spec: Spec, hint: str = "evaluate in the world the
         raise BCRLError(
             f"the policy has (observations, actions, costs) {sizes}, but {world.name} {theirs}: {hint}"
         )
+    if spec.discrete != world.discrete:
+        ours, theirs = ("discrete" if one else "continuous" for one in (spec.discrete, world.discrete))
+        raise BCRLError(f"the policy has {ours} actions, but {world.name} {theirs} ones: {hint}")

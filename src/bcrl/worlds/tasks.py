@@ -39,6 +39,7 @@ class Task:
 
     engine = "pool"
     cost_count = 1
+    discrete = False
 
     name: str
     family: str

@@ -13,8 +13,7 @@ from made_up import check_file_of_squashed_mean, six_transitions
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.coptidice import COptiDICE, Sample, Values, divergence_of, weight_of
-from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.networks import apply_each
+from bcrl.learn.networks import apply_each, gaussian_log_density
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.train.run import fit

@@ -12,22 +12,21 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import ForOneThreshold, Memory, PlainActor
-from bcrl.learn.batch import Rows
-from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.networks import GaussianPolicy
+from bcrl.learn.batch import Rows, cloned_actions
+from bcrl.learn.networks import PolicyNetwork, policy_network
 from bcrl.learn.options import MethodOptions, option
 from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Optimisers, TrainState, adam
 
 
 class ClonedActor(PlainActor):
-    """Executes the mean action; budgets are accepted and ignored."""
+    """Executes the most likely action; budgets are accepted and ignored."""
 
-    policy: GaussianPolicy
+    policy: PolicyNetwork
 
     def choose(self, features: Float[Array, " f"], memory: Memory, key: PRNGKeyArray) -> Float[Array, " a"]:
         del memory, key
-        return self.policy(features)[0]
+        return self.policy.mode(features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,10 +56,11 @@ class BCAll(MethodOptions):
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
         data = self.chosen(data)
         features = np.asarray(normaliser(jnp.asarray(data.observations)))
-        return Rows.of(features, np.clip(data.actions, -1 + 1e-5, 1 - 1e-5))
+        return Rows.of(features, cloned_actions(data))
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
-        policy = GaussianPolicy(spec.observation_size, spec.action_size, self.hidden, self.dropout, key)
+        sizes = spec.observation_size, spec.action_size
+        policy = policy_network(spec.discrete, *sizes, self.hidden, self.dropout, key)
         return TrainState.start({"policy": policy}, self.optimisers(spec))
 
     def optimisers(self, spec: Spec) -> Optimisers:
@@ -76,8 +76,8 @@ class BCAll(MethodOptions):
         del parts
         features, actions = batch
 
-        def loss(policy: GaussianPolicy) -> Array:
-            return -jnp.mean(gaussian_log_density(*policy(features, key), actions))
+        def loss(policy: PolicyNetwork) -> Array:
+            return -jnp.mean(policy.log_density(features, key, actions))
 
         value, gradient = jax.value_and_grad(loss)(state.networks["policy"])
         return state.step({"policy": gradient}, self.optimisers(spec)), {"policy/loss": value}

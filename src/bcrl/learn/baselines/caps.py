@@ -18,8 +18,8 @@ from bcrl.data import Dataset
 from bcrl.learn.baselines import in_sample
 from bcrl.learn.baselines.common import Baseline, Memory, PlainActor
 from bcrl.learn.batch import Batch, Rows
-from bcrl.learn.losses import advantage_weight, expectile_loss, gaussian_log_density
-from bcrl.learn.networks import LOG_STD_RANGE, MLP
+from bcrl.learn.losses import advantage_weight, expectile_loss
+from bcrl.learn.networks import LOG_STD_RANGE, MLP, gaussian_log_density
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Insight, Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam

@@ -17,7 +17,7 @@ from bcrl.learn.baselines import cdt_data
 from bcrl.learn.baselines.common import TwoVariants, UnbudgetedActor, check_one_cost
 from bcrl.learn.baselines.transformer import SequencePolicy
 from bcrl.learn.batch import Rows
-from bcrl.learn.losses import gaussian_log_density
+from bcrl.learn.networks import gaussian_log_density
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Goal, Insight, Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, Optimisers, TrainState

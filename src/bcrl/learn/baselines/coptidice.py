@@ -19,8 +19,7 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines.common import Baseline, ForOneThreshold
 from bcrl.learn.baselines.parts import ModeActor, SquashedGaussian
 from bcrl.learn.batch import Batch, Rows
-from bcrl.learn.losses import gaussian_log_density
-from bcrl.learn.networks import MLP, apply_each, ensemble
+from bcrl.learn.networks import MLP, apply_each, ensemble, gaussian_log_density
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
 from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
