@@ -195,8 +195,8 @@ def test_every_step_says_what_comes_next(words, tiny_log_file, tmp_path, capsys)
     main(evaluate(run, tmp_path / "results.csv"))
     nexts = [line for line in capsys.readouterr().out.splitlines() if line.startswith("next: ")]
     assert nexts == [
-        f"next: bcrl evaluate {run} --world WORLD --out results.csv",
-        f"next: bcrl train --data {tiny_log_file} --out runs/tiny",
+        f"next: bcrl evaluate {run} --world WORLD --out results.csv",  # rows that do not follow one another
+        f"next: bcrl train --data {tiny_log_file} --out runs/tiny --preset cpu",
         f"next: bcrl report {tmp_path / 'results.csv'} --out {tmp_path / 'results.html'}",
     ]
 

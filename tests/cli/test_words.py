@@ -185,9 +185,10 @@ def test_help_of_train_is_in_groups_and_begins_with_what_matters(capsys):
     first = ["--data", "--out", "--method", "--preset", "--family", "--world", "--seeds", "--steps"]
     assert flags[: len(first)] == first
     groups = re.findall(r"^(\S.*):$", said, re.MULTILINE)
-    assert groups[:3] == [
+    assert groups[:4] == [
         "what to train, and on what",
         "the run",
+        "units",
         "the safe set: least-cost critics V_C and Q_C",
     ]
     assert "policy extraction" in groups

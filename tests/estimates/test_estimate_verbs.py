@@ -4,6 +4,7 @@ import pytest
 
 import bcrl
 from bcrl.cli import main
+from bcrl.cli.estimate import print_reasons
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,27 @@ def test_estimate_writes_a_row_for_each_policy_and_threshold(said, place):
     rows = bcrl.Estimates.load(place / "estimates.csv")
     assert [(row.seed, row.threshold) for row in rows] == [(0, 5), (0, 10), (10, 5), (10, 10)]
     assert "for episodes that start as the log's do, of 30 steps at most" in text
-    assert "next: bcrl calibrate run/policy-0.bcrl --data log.npz" in text
+    assert "next: bcrl calibrate run/policy-0.bcrl --data log.npz --thresholds 5,10" in text
+    assert "--model log.model" in text.splitlines()[-1]
     table = text[: text.index("4 estimates")].splitlines()
     assert max(map(len, table)) <= 80
+
+
+def test_reasons_for_the_same_thresholds_are_all_printed(capsys):
+    print_reasons([("5", "a"), ("5", "b"), ("10", "a"), ("10", "b"), ("10", "c")])
+    assert capsys.readouterr().out.splitlines() == ["at 5,10: a", "at 5,10: b", "at 10: c"]
+
+
+def test_training_on_a_log_of_ones_own_leads_to_an_estimate(place, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    words = "--data log.npz --out own --hidden 8 --batch-size 16 --steps 2"
+    main(["train", "--method", "bc-all", *words.split()])
+    costs = bcrl.load_data("log.npz").episode_costs
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("next: bcrl estimate own --data log.npz --thresholds ")
+    told = [float(x) for x in last.split("--thresholds ")[1].split()[0].split(",")]
+    assert 0 < min(told) <= max(told) <= costs.max()
+    assert last.endswith("--out estimates.csv --model log.model")
 
 
 def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):

@@ -62,14 +62,14 @@ class Command:
             starts=self.starts,
             seed=self.seed,
         )
-        rows, reasons = [], {}
+        rows, reasons = [], []
         for choice in found.choices:
             cell, wanted = choice.cell, f"{choice.wanted:g}"
             if cell is None:
                 rows.append([wanted, "refused", "", "", ""])
-                reasons[wanted] = choice.refusal
+                reasons.append((wanted, choice.refusal))
                 continue
-            reasons |= {f"{wanted} ({i})": why for i, why in enumerate(cell.verdict.reasons, 1)}
+            reasons += [(wanted, why) for why in cell.verdict.reasons]
             rows.append(
                 [
                     wanted,

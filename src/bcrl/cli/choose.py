@@ -42,7 +42,7 @@ class Command:
     """Decides the model, the held-out episodes and all draws."""
 
     def run(self) -> None:
-        from bcrl.cli.estimate import kept_model, print_columns, print_reasons
+        from bcrl.cli.estimate import kept_model, print_columns, print_notes, same_options
         from bcrl.cli.terminal import next_step
         from bcrl.data import load_data
         from bcrl.estimates import choose
@@ -75,18 +75,16 @@ class Command:
             note = "indistinguishable" if one.indistinguishable else ""
             rows.append([str(place), f"{one.score:.4g}", f"{len(one.refused)}", behind, note])
         print_columns(["place", "score", "refused", "behind the first by", ""], rows)
-        print_reasons({str(place): one.name for place, one in enumerate(ranking[:SHOWN], 1)})
-        print_reasons(
-            {
-                f"{place}, threshold {choice.wanted:g}": choice.refusal
-                for place, one in enumerate(ranking[:SHOWN], 1)
-                for choice in one.choices
-                if choice.cell is None
-            }
+        print_notes((str(place), one.name) for place, one in enumerate(ranking[:SHOWN], 1))
+        print_notes(
+            (f"{place}, threshold {choice.wanted:g}", choice.refusal)
+            for place, one in enumerate(ranking[:SHOWN], 1)
+            for choice in one.choices
+            if choice.cell is None
         )
         print("score: mean lower return over the thresholds that are kept; refused: thresholds that are not;")
         print("behind: 95 % by the model, paired; indistinguishable: 0 is inside")
         if len(ranking[0].refused) == len(ranking[0].choices):
             return next_step("no policy keeps any of the thresholds: give larger ones, or train others")
         words = ["bcrl", "calibrate", ranking[0].name, "--data", self.data, "--thresholds", wanted]
-        return next_step(*words, "--out", "calibrated.bcrl")
+        return next_step(*words, "--out", "calibrated.bcrl", *same_options(self))

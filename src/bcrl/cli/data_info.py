@@ -32,7 +32,10 @@ class Command:
             print(json.dumps(facts, indent=2, allow_nan=False))
         else:
             _show(dataset, facts)
-            next_step("bcrl", "train", "--data", self.file, "--out", f"runs/{self.file.stem}")
+            import jax
+
+            small = ["--preset", "cpu"] if jax.default_backend() == "cpu" else []
+            next_step("bcrl", "train", "--data", self.file, "--out", f"runs/{self.file.stem}", *small)
 
 
 def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
@@ -141,7 +144,8 @@ def _table(facts: dict[str, Any], plain: bool) -> Any:
     for name in columns.values():
         table.add_column(name, justify="right", no_wrap=True, min_width=7)
     kinds = _kinds(facts)
-    rows = [("observation", facts["observation"]), ("action", facts["action"]), ("reward", facts["reward"])]
+    action = "scaled action" if "action_low" in facts["schema"] else "action"  # the heading has the bounds
+    rows = [("observation", facts["observation"]), (action, facts["action"]), ("reward", facts["reward"])]
     rows += zip(kinds, facts["cost"], strict=True)
     rows += [("episode return", facts["episode_return"])]
     rows += zip([f"episode {kind}" for kind in kinds], facts["episode_cost"], strict=True)

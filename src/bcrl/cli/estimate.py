@@ -1,9 +1,9 @@
 """`bcrl estimate`: what trained policies will cost and earn, from the log alone."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -77,7 +77,14 @@ class Command:
         told = ",".join(f"{threshold:g}" for threshold in self.thresholds)
         name = files[0].with_suffix("").name
         words = ["bcrl", "calibrate", files[0], "--data", self.data, "--thresholds", told]
-        next_step(*words, "--out", f"{name}-calibrated.bcrl")
+        next_step(*words, "--out", f"{name}-calibrated.bcrl", *same_options(self))
+
+
+def same_options(command: Any) -> list[object]:
+    """What `bcrl calibrate` is to be given as this command was, where it is not the default."""
+    given = ((name, getattr(command, name)) for name in ("model", "horizon", "execution", "prune"))
+    pairs = [(f"--{name}", value) for name, value in given if value not in (None, "finite-horizon", 0)]
+    return [word for pair in pairs for word in pair]
 
 
 def kept_model(path: Path | None, data: "Dataset", seed: int) -> "Model | None":
@@ -115,11 +122,11 @@ def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
         ]
         cells.append(([str(row.seed)] if several else []) + numbers)
     print_columns(heads, cells)
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        for reason in row.reasons.split("; ") if row.reasons else []:
-            reasons.setdefault(reason, []).append(f"{row.threshold:g}")
-    print_reasons({f"at {','.join(dict.fromkeys(at))}": reason for reason, at in reasons.items()})
+    print_reasons(
+        (f"{row.threshold:g}", reason)
+        for row in rows
+        for reason in (row.reasons.split("; ") if row.reasons else [])
+    )
 
 
 def print_columns(heads: list[str], cells: list[list[str]]) -> None:
@@ -129,9 +136,17 @@ def print_columns(heads: list[str], cells: list[list[str]]) -> None:
         print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
 
 
-def print_reasons(reasons: dict[str, str]) -> None:
-    """One reason a line, wrapped to 80 columns."""
+def print_reasons(pairs: Iterable[tuple[str, str]]) -> None:
+    """Each reason once, after the thresholds it is for."""
+    reasons: dict[str, dict[str, None]] = {}
+    for threshold, reason in pairs:
+        reasons.setdefault(reason, {})[threshold] = None
+    print_notes((f"at {','.join(at)}", reason) for reason, at in reasons.items())
+
+
+def print_notes(notes: Iterable[tuple[str, str]]) -> None:
+    """A note a line, wrapped to 80 columns."""
     import textwrap
 
-    for where, reason in reasons.items():
-        print(textwrap.fill(f"{where}: {reason}", 80, subsequent_indent="  "))
+    for where, note in notes:
+        print(textwrap.fill(f"{where}: {note}", 80, subsequent_indent="  "))

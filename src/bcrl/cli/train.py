@@ -5,8 +5,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
+import numpy as np
 import tyro
 
 from bcrl.errors import BCRLError, did_you_mean
@@ -20,6 +21,9 @@ from bcrl.learn.registry import (
     default_steps,
     find_method,
 )
+
+if TYPE_CHECKING:
+    from bcrl.data import Dataset
 
 Options = TypeVar("Options")
 
@@ -79,8 +83,9 @@ class Command(Generic[Options]):
         from bcrl.policy import load_learned
         from bcrl.train.run import fit
 
+        data = load_data(self.data)
         run = fit(
-            load_data(self.data),
+            data,
             self.options,  # type: ignore[arg-type]
             seeds=self.seeds,
             steps=self.steps,
@@ -94,7 +99,25 @@ class Command(Generic[Options]):
         )
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
-        next_step("bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv")
+        told = ",".join(f"{x:g}" for x in usual_thresholds(data, run.method.trained_for))
+        if self.world is None and self.family == "own" and data.consecutive and told:
+            words = ["--data", self.data, "--thresholds", told, "--out", "estimates.csv"]
+            next_step("bcrl", "estimate", self.out, *words, "--model", self.data.with_suffix(".model").name)
+        else:
+            next_step("bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv")
+
+
+def usual_thresholds(data: "Dataset", own: float | None) -> list[float]:
+    """Thresholds to try first: the method's own, or low to middling costs of the log's episodes.
+
+    Empty where estimates are not made: with several kinds of cost, or none at all.
+    """
+    costs = data.episode_costs
+    if data.cost_count > 1 or not costs.any():
+        return []
+    if own is not None:
+        return [own]
+    return sorted({float(f"{x:.1g}") for x in np.quantile(costs[costs > 0], (0.1, 0.3, 0.5))})
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:

@@ -78,6 +78,8 @@ class MethodOptions:
 
     name: ClassVar[str]
 
+    # ---- units -------------------------------------------------------------------------------------
+
     reward_unit: float | None = option(None, above=0.0)
     """The reward that counts as 1 in training; by default chosen so that returns spread as Bullet's do."""
 
