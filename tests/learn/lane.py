@@ -5,13 +5,16 @@ A body on a lane moves by up to 0.2 a step; the farther right, the more it earns
 by drivers who do not look where they are, so cloning it earns little.
 """
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bcrl.data import Dataset
+from bcrl.learn.protocol import Method
+from bcrl.train.run import Run, fit
 from bcrl.worlds import JaxWorld
 
 BORDER = 0.5
@@ -64,3 +67,8 @@ def lane_log(episodes: int = 400, seed: int = 0) -> Dataset:
         },
         source="lane",
     )
+
+
+def fit_lane(method: Method, **how: Any) -> Run:
+    """The method trained on the log. Its options were chosen for the lane's own unit of reward."""
+    return fit(lane_log(), dataclasses.replace(method, reward_unit=1.0), **how)  # type: ignore[type-var]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from known_mdp import ACTIONS, CODES, STATES, Table, evaluate, learned_costs, make_log
-from lane import Lane, lane_log
+from lane import Lane, fit_lane
 
 import bcrl
 from bcrl.assess.rollout import roll_out
@@ -31,7 +31,6 @@ from bcrl.learn.losses import (
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
-from bcrl.train.run import fit
 
 relaxed = settings(deadline=None, max_examples=30)
 gaps = np.array([-3.0, -0.4, -1e-5, 0.0, 2e-4, 0.5, 2.0])
@@ -298,7 +297,7 @@ LEARNERS = {
 def lane_policy(request):
     options = {"hidden": (32, 32), "learning_rate": 1e-3, **LEARNERS[request.param]}
     method = make_method(request.param, preset="cpu", family="point", **options)
-    return fit(lane_log(), method, steps=1_500, log_every=1_500).policy()
+    return fit_lane(method, steps=1_500, log_every=1_500).policy()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 from made_up import six_transitions, vae_loss
 
 import bcrl
@@ -18,7 +18,6 @@ from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCQLag(threshold=6.0, hidden=(4,), vae_hidden=(4,), candidates=3, reach=0.3, gamma=0.9)
@@ -298,7 +297,7 @@ def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
         target_rate=0.02,
         gamma=0.9,
     )
-    policy = fit(lane_log(), method, steps=1_000).policy()
+    policy = fit_lane(method, steps=1_000).policy()
     episodes = roll_out(policy, Lane(), (threshold,))
     assert least_return < episodes.returns.mean() < most_return
     assert least_cost <= episodes.costs.mean() <= most_cost

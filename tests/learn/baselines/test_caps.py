@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 from made_up import six_transitions, step_size_after
 
 import bcrl
@@ -18,7 +18,6 @@ from bcrl.learn.batch import Batch
 from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = CAPS(hidden=(4,), heads=3)
@@ -185,8 +184,8 @@ def test_a_bad_option_is_named(name, value):
 
 
 def test_family_options():
-    assert make_method("caps", family="metadrive") == CAPS(tau_r=0.5, tau_c=0.5)
-    assert make_method("caps", family="bullet") == CAPS()
+    assert make_method("caps", family="metadrive") == CAPS(reward_unit=1.0, tau_r=0.5, tau_c=0.5)
+    assert make_method("caps", family="bullet") == CAPS(reward_unit=1.0)
 
 
 def test_variants_prepare_data_differently():
@@ -206,7 +205,7 @@ def trained():
     episode, which the state does not show, for a saving (12.95 for a threshold of 12).
     """
     method = CAPS(hidden=(32, 32), batch_size=256, reward_scale=1.0, gamma=0.8)
-    return fit(lane_log(), method, steps=1500)
+    return fit_lane(method, steps=1500)
 
 
 def test_learns_to_earn_and_to_spend_by_threshold(trained):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane
 from made_up import six_transitions
 
 import bcrl
@@ -21,7 +21,6 @@ from bcrl.learn.baselines.ccac import CCAC, Sample
 from bcrl.learn.networks import MLP, apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = CCAC(hidden=(2,), latent=3, batch_size=6)
@@ -319,7 +318,7 @@ def trained(tmp_path_factory):
         multiplier_rate=3e-4,
     )
     out = tmp_path_factory.mktemp("runs") / "ccac"
-    return fit(lane_log(), method, steps=2400, seeds=(0, 1, 2), out=out, log_every=800)
+    return fit_lane(method, steps=2400, seeds=(0, 1, 2), out=out, log_every=800)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from finite_differences import compare_every_leaf, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 
 import bcrl
 from bcrl.assess.rollout import roll_out
@@ -19,7 +19,6 @@ from bcrl.learn.baselines import cdt_data
 from bcrl.learn.baselines.cdt import CDT, SequenceActor, Windows
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.protocol import Normaliser, Spec
-from bcrl.train.run import fit
 from bcrl.worlds.tasks import tasks
 
 SPEC = Spec(3, 2, 1, 20, (1.0,), 10)
@@ -440,7 +439,7 @@ def trained():
     method = CDT(
         width=32, layers=2, heads=2, context=5, batch_size=64, learning_rate=2e-3, warmup=100, dropout=0.0
     )
-    return fit(lane_log(), method, steps=1000)
+    return fit_lane(method, steps=1000)
 
 
 @pytest.mark.slow

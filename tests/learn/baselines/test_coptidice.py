@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_leaf, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions
 
 from bcrl.assess.rollout import roll_out
@@ -254,7 +254,7 @@ def test_the_lane(threshold, least_return, most_return, least_cost, most_cost):
         learning_rate=3e-3,
         gamma=0.9,
     )
-    run = fit(lane_log(), method, steps=1_500, log_every=500)
+    run = fit_lane(method, steps=1_500, log_every=500)
     episodes = roll_out(run.policy(), Lane(), (threshold,))
     assert least_return < episodes.returns.mean() < most_return
     assert least_cost <= episodes.costs.mean() <= most_cost

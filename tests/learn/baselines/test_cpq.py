@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions, vae_loss
 
 from bcrl.assess.rollout import roll_out
@@ -19,7 +19,6 @@ from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 1, 1, 20, (1.0,), 10)
 METHOD = CPQ(
@@ -258,7 +257,7 @@ def fitted(variant, steps: int) -> Policy:
         target_rate=0.02,
         gamma=0.9,
     )
-    return fit(lane_log(), method, steps=steps).policy()
+    return fit_lane(method, steps=steps).policy()
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_leaf, check_every_network, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane, lane_log
 from made_up import step_size_after
 
 import bcrl
@@ -20,7 +20,6 @@ from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 from bcrl.learn.train_state import TrainState
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = FISOR(hidden=(4,), batch_size=6, critic_batch=4, policy_width=4, policy_blocks=2)
@@ -268,7 +267,7 @@ def trained():
         slow_rate=0.01,
         return_range=5.0,
     )
-    return fit(lane_log(), method, steps=3000)
+    return fit_lane(method, steps=3000)
 
 
 @pytest.mark.slow

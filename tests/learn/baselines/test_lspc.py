@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
-from lane import Lane, lane_log
+from lane import Lane, fit_lane
 from made_up import six_transitions
 
 import bcrl
@@ -20,7 +20,6 @@ from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Spec
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
-from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = LSPC(hidden=(4,), latent=3)
@@ -132,14 +131,14 @@ def test_a_bad_option_is_named(name, value):
 
 
 def test_family_options():
-    assert make_method("lspc", family="bullet") == LSPC(radius=0.6)
-    assert make_method("lspc", family="safety-gym") == LSPC()
-    assert make_method("lspc", family="metadrive") == LSPC(cost_ceiling=0.02)
+    assert make_method("lspc", family="bullet") == LSPC(reward_unit=1.0, radius=0.6)
+    assert make_method("lspc", family="safety-gym") == LSPC(reward_unit=1.0)
+    assert make_method("lspc", family="metadrive") == LSPC(reward_unit=1.0, cost_ceiling=0.02)
 
 
 @pytest.fixture(scope="module")
 def trained():
-    return fit(lane_log(), LSPC(hidden=(32, 32), batch_size=256, radius=0.6), steps=1500)
+    return fit_lane(LSPC(hidden=(32, 32), batch_size=256, radius=0.6), steps=1500)
 
 
 @pytest.fixture(scope="module")
