@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bcrl.data import load_data as load_data
     from bcrl.data import read_table as read_table
     from bcrl.data import save_data as save_data
+    from bcrl.episode import Episode as Episode
     from bcrl.errors import BCRLError as BCRLError
     from bcrl.estimates import Calibrated as Calibrated
     from bcrl.estimates import Estimates as Estimates
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from bcrl.learn.bcrl import BCRL as BCRL
     from bcrl.learn.bcrl_td3 import BCRLTD3 as BCRLTD3
     from bcrl.learn.registry import make_method as make_method
-    from bcrl.policy import Episode as Episode
     from bcrl.policy import Policy as Policy
     from bcrl.policy import load as load
     from bcrl.report import write_report as write_report
@@ -76,7 +76,7 @@ _HOMES = {
     "Calibrated": "bcrl.estimates",
     "Certificate": "bcrl.assess",
     "Dataset": "bcrl.data",
-    "Episode": "bcrl.policy",
+    "Episode": "bcrl.episode",
     "Estimates": "bcrl.estimates",
     "FISOR": "bcrl.learn.baselines.fisor",
     "LSPC": "bcrl.learn.baselines.lspc",

@@ -16,13 +16,14 @@ import numpy as np
 
 import bcrl
 from bcrl.data import NO_SCHEMA, Dataset, Schema
+from bcrl.episode import check_process
 from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.learn.registry import check_discrete
 from bcrl.learn.units import Units
-from bcrl.policy import Policy, check_process, load_learned, read_meaning, read_options, read_spec
+from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
