@@ -54,11 +54,13 @@ OPTIONS = {
     "batch_size": 512,
     "target_rate": 0.002,
     "max_budget": 20.0,
+    "cost_unit": (1.0,),
+    "reward_unit": 1.0,
 }
 
 
 def grid(size: int, seed: int) -> CMDP:
-    """A random map where a step on X costs 10: the networks see log(1 + slack), which is coarse below 1."""
+    """A random map where a step on X costs 10; with a `cost_unit` of 1 networks see small slacks well."""
     model = GridWorld.random(size, SLIP, GAMMA, seed).cmdp
     return CMDP(
         model.transitions, model.rewards, 10 * model.costs, GAMMA, start=model.start, terminal=model.terminal

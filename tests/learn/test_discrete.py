@@ -165,7 +165,8 @@ def test_trained_policies_answer_with_the_index_of_a_label_and_files_keep_it(nam
     log, out = labelled_log(), tmp_path / "run"
     run = fit(log, small(name, learning_rate=3e-3), steps=300, log_every=300, out=out)
     policy, copy = run.policy(), load_run(out).policy()
-    assert copy.spec == policy.spec == load_run(out).spec == Spec.of(log, 300)
+    assert copy.spec == policy.spec == load_run(out).spec == Spec.of(policy.units.log_inside(log), 300)
+    assert copy.schema.action_labels == policy.schema.action_labels == tuple(LABELS)
     assert copy.spec.discrete
     seen = log.observations[:6]
     many, again = (p.start(threshold=np.linspace(0, 12, 6), horizon=9) for p in (policy, copy))
@@ -178,7 +179,7 @@ def test_trained_policies_answer_with_the_index_of_a_label_and_files_keep_it(nam
     assert label.shape == ()
     assert LABELS[label] in LABELS
     if name == "bc-all":  # the log's labels do not depend on the state, so a clone has their frequencies
-        actor: Any = policy.actor
+        actor: Any = policy.learned
         likely = np.exp(np.asarray(actor.policy(actor.normaliser(jnp.asarray(log.observations)))))
         np.testing.assert_allclose(likely.mean(0), log.actions.mean(0), atol=0.05)
 

@@ -108,6 +108,15 @@ def test_the_unit_of_reward_is_that_of_bullets_returns(tiny_log):
     assert Units.of(tiny_log, small("bcrl").__class__(reward_unit=1.0)).reward == 1.0
 
 
+def test_units_can_be_given(tiny_log):
+    method = dataclasses.replace(small("bcrl"), cost_unit=(0.1,), reward_unit=2.0)
+    units = Units.of(tiny_log, method)
+    assert units == Units((0.1,), 2.0)
+    assert units.log_inside(tiny_log).max_cost == pytest.approx(10.0)
+    with pytest.raises(bcrl.BCRLError, match="cost_unit has 2 numbers, but the log 1 costs"):
+        Units.of(tiny_log, dataclasses.replace(method, cost_unit=(1.0, 1.0)))
+
+
 def test_a_log_without_reward_has_a_unit(tiny_log):
     data = changed(tiny_log, rewards=np.zeros(len(tiny_log)))
     assert Units.of(data, small("bcrl")).reward == 1.0

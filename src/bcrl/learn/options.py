@@ -80,6 +80,8 @@ class MethodOptions:
 
     # ---- units -------------------------------------------------------------------------------------
 
+    cost_unit: tuple[float, ...] | None = option(None, above=0.0)
+    """The cost that counts as 1 in training, one for each cost; by default c_max, the largest of a step."""
     reward_unit: float | None = option(None, above=0.0)
     """The reward that counts as 1 in training; by default chosen so that returns spread as Bullet's do."""
 

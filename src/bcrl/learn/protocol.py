@@ -102,6 +102,11 @@ class Method(Protocol):
         ...
 
     @property
+    def cost_unit(self) -> tuple[float, ...] | None:
+        """The costs that count as 1 in training; None: the largest of a step (`units.py`)."""
+        ...
+
+    @property
     def reward_unit(self) -> float | None:
         """The reward that counts as 1 in training; None: chosen from the log (`units.py`)."""
         ...

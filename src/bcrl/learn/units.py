@@ -1,4 +1,4 @@
-"""Units: a method sees costs in largest costs of a step and rewards in a unit of the log.
+"""Units: by default a method sees costs in largest costs of a step and rewards in a unit of the log.
 
 So its options are pure numbers, and another unit of cost or reward in the log gives the same policy. An
 option in the user's unit says so where it is declared (`unit="cost"` or `"reward"`) and is converted here.
@@ -44,9 +44,16 @@ class Units:
         """The units for a method on a log; `cost` is taken over where cost critics are."""
         if method.in_task_units:
             return cls((1.0,) * data.cost_count)
+        if method.cost_unit is not None and len(method.cost_unit) != data.cost_count:
+            raise BCRLError(
+                f"cost_unit has {len(method.cost_unit)} numbers, but the log {data.cost_count} costs"
+            )
         # A cost that never occurs has no unit.
         own = tuple(float(largest) if largest > 0 else 1.0 for largest in data.max_cost)
-        return cls(cost or own, _reward_unit(data) if method.reward_unit is None else method.reward_unit)
+        return cls(
+            cost or method.cost_unit or own,
+            _reward_unit(data) if method.reward_unit is None else method.reward_unit,
+        )
 
     @property
     def plain(self) -> bool:
