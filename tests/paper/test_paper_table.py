@@ -9,8 +9,9 @@ from bcrl.ship import ShipResult
 
 
 def episode(run, method, budget, success, gc_ade=10.0, scenario=0):
+    threshold = 15 * budget if budget == budget else float("inf")  # experts have none
     return ShipResult(
-        *(method, "", "", "soft", "ship", "log.npz", 0, 15 * budget, scenario, 100.0, 3.0, 1.0, 0.2, 60, 0.0),
+        *(method, "", "", "soft", "ship", "log.npz", 0, threshold, scenario, 100.0, 3.0, 1.0, 0.2, 60, 0.0),
         *(run, budget, scenario, 80.0, gc_ade, 0.25, 0.001, 5.0, success),
     )
 
