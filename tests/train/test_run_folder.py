@@ -234,6 +234,7 @@ def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, mo
         {"log_every": None},
         {"keep_every": "x"},
         {"out": 5},
+        {"out": ""},
     ],
     ids=str,
 )
@@ -241,3 +242,9 @@ def test_odd_arguments_of_a_training_are_refused(odd, tiny_log):
     with pytest.raises(BCRLError, match=next(iter(odd))) as refused:
         fit(tiny_log, **{"method": METHOD, "steps": 1} | odd)
     assert str(refused.value).isprintable()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tiny_log, out):
+    out.symlink_to("nowhere")
+    with pytest.raises(BCRLError, match="run: the folder cannot be made"):
+        fit(tiny_log, METHOD, out=out, **FAST)

@@ -57,7 +57,12 @@ class RunFolder:
 
     def open(self, state: Any, tensorboard: bool) -> tuple[int, Any, dict[str, Any], list[dict[str, float]]]:
         """Takes hold of the folder: the step to go on from, the state there, partial sums and metrics."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a dangling link is in its place, say
+            raise BCRLError(
+                f"{self.path}: the folder cannot be made ({error.strerror}): name another"
+            ) from None
         self._lock = _locked(self.path)
         if self.overwrite:
             clear_run(self.path)
