@@ -66,4 +66,4 @@ def test_estimates_that_no_policy_can_have_are_refused(column, value, tmp_path):
 
 def test_a_file_of_estimates_is_named_by_its_path():
     with pytest.raises(BCRLError, match="not by None"):
-        bcrl.Estimates.load(None)
+        bcrl.Estimates.load(None)  # type: ignore[arg-type]
