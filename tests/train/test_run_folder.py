@@ -59,6 +59,10 @@ def test_resuming_leaves_other_files_alone(tiny_log, out):
     (out / ".notes.2024.txt").write_text("mine")
     fit(tiny_log, METHOD, out=out, resume=True, **FAST)
     assert (out / ".notes.2024.txt").read_text() == "mine"
+    (out / "policy-0.bcrl").unlink()
+    (out / "policy-0.bcrl").mkdir()
+    with pytest.raises(BCRLError, match="is a folder in the place of a policy"):
+        fit(tiny_log, METHOD, out=out, resume=True, **FAST)
 
 
 def test_a_checkpoint_without_its_config_is_refused_and_kept(tiny_log, out):

@@ -42,6 +42,9 @@ class RunFolder:
             )
         if resume and self._file(CONFIG).exists():
             _check_same(self.config, read_config(path), self._file(CONFIG), phases)
+            for file in self._files():
+                if file.is_dir() and _is_policy(file.name):
+                    raise BCRLError(f"{file}: is a folder in the place of a policy: move it away")
             return
         if self._file(CONFIG).exists() and not overwrite:
             raise BCRLError(
