@@ -49,7 +49,7 @@ class Calibration:
         try:
             given = np.asarray(wanted, float)
             return np.reshape([known[value] for value in given.ravel().tolist()], given.shape)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             listed = ", ".join(f"{value:g}" for value in known)
             raise BCRLError(
                 f"threshold is {wanted}, but the policy was calibrated for {listed}: give one of these, "

@@ -116,6 +116,8 @@ class Policy:
         if batch is not None and (type(batch) is not int or batch < 1):
             raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
         steps = self._horizon(horizon)
+        if type(calibrated) is not bool:
+            raise BCRLError(f"calibrated is {brief_repr(calibrated)}, but must be True or False")
         if calibrated:
             if self.calibration is None or threshold is None:
                 lack = "the policy is not calibrated" if threshold is not None else "it needs threshold=κ"
@@ -226,6 +228,7 @@ def load_learned(path: str | os.PathLike) -> Policy:
 
 
 def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
+    check_process()
     method = read_options(header, path)
     spec = read_spec(header, path)
     provenance = header.get("provenance")

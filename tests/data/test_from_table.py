@@ -262,3 +262,9 @@ def test_a_wrong_map_is_one_line(text, phrase, table, tmp_path):
         bcrl.read_table(table, map=tmp_path / "map.toml", **parts)
     assert phrase in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_column_of_objects_is_refused():
+    odd = frame().with_columns(run=pl.Series([object()] * 6, dtype=pl.Object))
+    with pytest.raises(bcrl.BCRLError, match="column run holds Object"):
+        bcrl.from_frame(odd, **PARTS)

@@ -213,6 +213,8 @@ REFUSED = {
     ),
     "unknown option": (csv(), {"action_bound": 1}, "no option action_bound; did you mean action_bounds?"),
     "a range backwards": (csv(), {"observations": "x2..x1"}, "counts from 2 to 1"),
+    "bounds that are one number": (csv(), {"action_bounds": {"u": 5}}, "must be low, high"),
+    "bounds too large": (csv(), {"action_bounds": {"u": (0, 10**400)}}, "must be low, high"),
     "bounds the wrong way": (csv(), {"action_bounds": {"u": (5, 0)}}, "must be low, high"),
 }
 

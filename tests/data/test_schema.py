@@ -70,6 +70,7 @@ def test_labels_need_one_hot_actions():
         ({"action_low": (0.0,)}, "action_high 0"),
         ({"action_low": (1.0,), "action_high": (1.0,)}, "low must be below high"),
         ({"action_low": (0.0,), "action_high": (float("inf"),)}, "finite"),
+        ({"action_low": (0.0,), "action_high": (10**400,)}, "finite"),
         ({"cost_names": ("",)}, "not empty"),
         ({"observation_names": ("x", "x")}, "twice"),
         ({"max_cost": (0.0,)}, "above 0"),

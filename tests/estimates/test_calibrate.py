@@ -73,11 +73,13 @@ def test_a_policy_file_keeps_its_table(calibrated, tmp_path):
         ({"threshold": 5, "execution": "soft"}, "execution is soft, but .* with finite-horizon"),
         ({"threshold": 5, "prune": 4}, "prune is 4, but the policy was calibrated with 0"),
         ({"budget": 5}, "needs threshold"),
+        ({"threshold": 10**400}, "but the policy was calibrated for 5, 10"),
+        ({"threshold": 5, "calibrated": "yes"}, "calibrated is 'yes', but must be True or False"),
     ],
 )
 def test_other_settings_are_refused(options, message, calibrated):
     with pytest.raises(BCRLError, match=message):
-        calibrated.start(calibrated=True, **options)
+        calibrated.start(**{"calibrated": True} | options)
 
 
 def test_a_policy_without_a_table_is_refused(tiny_policy):

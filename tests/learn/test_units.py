@@ -134,3 +134,10 @@ def test_actions_are_answered_in_the_users_bounds(tiny_log, tmp_path):
         mine = actions(policy, tiny_log, 4.0, 1.0, 1.0)
         theirs = actions(plain, tiny_log, 4.0, 1.0, 1.0)
         np.testing.assert_allclose(mine, 20 + 10 * theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("odd", [0.0, -1.0, 1e300, 1e-300, 10**400, float("nan"), True, "1"], ids=repr)
+def test_a_unit_that_float32_cannot_hold_is_refused(odd):
+    for cost, reward, name in (((odd,), 1.0, "cost"), ((1.0,), odd, "reward")):
+        with pytest.raises(bcrl.BCRLError, match=f"the unit of {name} is"):
+            Units(cost, reward)

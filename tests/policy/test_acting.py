@@ -15,7 +15,7 @@ from bcrl.assess import evaluate
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser, Spec
-from bcrl.policy import Policy
+from bcrl.policy import Policy, load
 from bcrl.train.run import fit
 
 RULES = ["finite-horizon", "soft", "direct", "min"]
@@ -437,8 +437,8 @@ def test_no_action_is_ever_nan(size, tiny_policy):
     assert "observation" in refused or size < 1e38
 
 
-@pytest.mark.parametrize("kind", ["act", "observe", "start", "evaluate", "fit"])
-def test_a_forked_process_says_so(kind, tiny_policy, tiny_log):
+@pytest.mark.parametrize("kind", ["act", "observe", "start", "evaluate", "fit", "load"])
+def test_a_forked_process_says_so(kind, tiny_policy, tiny_log, tmp_path):
     """JAX would hang there for ever."""
     tries = {
         "act": lambda _, episode: episode.act(np.zeros(6)),
@@ -446,7 +446,9 @@ def test_a_forked_process_says_so(kind, tiny_policy, tiny_log):
         "start": lambda policy, _: policy.start(budget=1.0),
         "evaluate": lambda policy, _: evaluate(policy, "point-circle", (5.0,), episodes=1),
         "fit": lambda policy, _: fit(tiny_log, policy.method, steps=1),
+        "load": lambda *_: load(tmp_path / "p.bcrl"),
     }
+    tiny_policy.save(tmp_path / "p.bcrl")
     episode = tiny_policy.start(threshold=5)
     if kind == "observe":
         episode.act(np.zeros(6))

@@ -59,6 +59,10 @@ def test_resuming_leaves_other_files_alone(tiny_log, out):
     (out / ".notes.2024.txt").write_text("mine")
     fit(tiny_log, METHOD, out=out, resume=True, **FAST)
     assert (out / ".notes.2024.txt").read_text() == "mine"
+    (out / "policy-0.bcrl").unlink()
+    (out / "policy-0.bcrl").mkdir()
+    with pytest.raises(BCRLError, match="is a folder in the place of a policy"):
+        fit(tiny_log, METHOD, out=out, resume=True, **FAST)
 
 
 def test_a_checkpoint_without_its_config_is_refused_and_kept(tiny_log, out):
@@ -234,6 +238,7 @@ def test_metrics_of_a_stopped_run_are_those_of_an_unbroken_one(tiny_log, out, mo
         {"log_every": None},
         {"keep_every": "x"},
         {"out": 5},
+        {"out": ""},
     ],
     ids=str,
 )
@@ -241,3 +246,9 @@ def test_odd_arguments_of_a_training_are_refused(odd, tiny_log):
     with pytest.raises(BCRLError, match=next(iter(odd))) as refused:
         fit(tiny_log, **{"method": METHOD, "steps": 1} | odd)
     assert str(refused.value).isprintable()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tiny_log, out):
+    out.symlink_to("nowhere")
+    with pytest.raises(BCRLError, match="run: the folder cannot be made"):
+        fit(tiny_log, METHOD, out=out, **FAST)

@@ -1,11 +1,13 @@
 """Numbers that no world should give: refused with the world, the episode and the value."""
 
 import gymnasium
+import numpy as np
 import pytest
 
 from bcrl.assess import evaluate
 from bcrl.errors import BCRLError
 from bcrl.worlds import make_world
+from bcrl.worlds.remote._worker import vector
 from bcrl.worlds.remote.collect import collect_remote
 from bcrl.worlds.remote.pool import Pool, sizes
 
@@ -61,6 +63,11 @@ def test_an_observation_of_another_shape_is_refused(here, tiny_policy, fake_task
     world = live if here else fake_task(spoil="shape")
     with pytest.raises(BCRLError, match=r"an observation has shape \(1,\), but its space has \(6,\)"):
         evaluate(tiny_policy, world, (5.0,), episodes=1, workers=1)
+
+
+def test_a_complex_observation_is_refused():
+    with pytest.raises(RuntimeError, match="an observation is complex"):
+        vector(np.ones(6) * 1j, 6)
 
 
 def test_an_error_of_an_environment_in_this_process_is_told(tiny_policy):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import atomic_path
 
 if TYPE_CHECKING:
@@ -140,6 +140,8 @@ def write_results(
 
 def read_columns(path: str | os.PathLike) -> list[str]:
     """The head of a file, to see what kind of results it holds."""
+    if not isinstance(path, str | os.PathLike):
+        raise BCRLError(f"results are named by the path of their file, not by {brief_repr(path)}")
     path = Path(path)
     if not path.is_file():
         raise BCRLError(f"{path}: there is no such file")

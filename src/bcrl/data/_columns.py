@@ -114,7 +114,7 @@ class Codes:
         """The number of each cell's value; −1 where there is none. `why` ends the error about a new one."""
         import polars as pl
 
-        if series.dtype.is_nested() or series.dtype == pl.Binary:
+        if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
             raise fault(
                 cells.source, f"column {series.name} holds {str(series.dtype)[:60]}; store plain values"
             )

@@ -1,7 +1,6 @@
 """Which column of a table is what: read from options or TOML, and checked."""
 
 import dataclasses
-import math
 import os
 import re
 import tomllib
@@ -106,7 +105,8 @@ class TableMap:
 
     def _check_tables(self) -> None:
         for name, pair in self.action_bounds.items():
-            if len(pair) != 2 or not all(map(_finite, pair)) or not pair[0] < pair[1]:
+            two = isinstance(pair, Sequence) and len(pair) == 2 and all(map(_finite, pair))
+            if not two or not pair[0] < pair[1]:
                 raise BCRLError(f"action_bounds of {name} is {brief_repr(pair)}, but must be low, high")
         if self.discrete and self.action_bounds:
             raise BCRLError("discrete actions are labels, which have no action_bounds; leave them out")
@@ -292,4 +292,5 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _finite(number: Any) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    """Whether it is a number that float32 can hold."""
+    return isinstance(number, int | float) and not isinstance(number, bool) and abs(number) < 1e30

@@ -11,7 +11,7 @@ from bcrl.calibration import Calibration
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
+from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_policies, check_thresholds
 from bcrl.estimates.light import Light
 from bcrl.policy import Policy
 from bcrl.progress import Tick, progress
@@ -62,10 +62,10 @@ def calibrate(
     table; if all are, that is an error. Arguments as for `bcrl.estimate`.
     """
     wanted = check_thresholds(thresholds)
+    check_policies([policy], data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
     )
-    laboratory.check(policy)
     with progress("calibrating", calibration_episodes(laboratory), "episodes") as tick:
         choices = choose_told(laboratory, policy, wanted, tick)
     table = tuple((choice.wanted, choice.told) for choice in choices if choice.told is not None)

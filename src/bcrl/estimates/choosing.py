@@ -7,10 +7,10 @@ import numpy as np
 
 from bcrl.budget import Execution
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.estimates.calibrating import Choice, calibration_episodes, choose_told
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Laboratory, check_thresholds
+from bcrl.estimates.estimating import STARTS, Laboratory, check_policies, check_thresholds
 from bcrl.estimates.interval import Interval, spread
 from bcrl.policy import Policy
 from bcrl.progress import progress
@@ -57,14 +57,13 @@ def choose(
     numbers. `thresholds` default to the quartiles of the log's episode costs. Other arguments as for
     `bcrl.estimate`.
     """
-    if not policies:
-        raise BCRLError("no policy was given")
+    if not isinstance(policies, Mapping):
+        raise BCRLError(f"policies are {brief_repr(policies)}, but must be a dict of policies by name")
+    check_policies(policies.values(), data)
     wanted = check_thresholds(quartiles(data) if thresholds is None else thresholds)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
     )
-    for policy in policies.values():
-        laboratory.check(policy)
     found = []
     with progress("choosing", calibration_episodes(laboratory) * len(policies), "episodes") as tick:
         for name, policy in policies.items():

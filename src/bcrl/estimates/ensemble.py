@@ -18,9 +18,10 @@ import optax
 from jaxtyping import Array, Float
 
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError, brief
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.batch import Rows
 from bcrl.learn.networks import MLP
+from bcrl.learn.options import MOST_ENTRIES
 from bcrl.progress import progress
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
@@ -157,7 +158,9 @@ class Model(eqx.Module):
             if not all(type(size) is int and 1 <= size <= 1_000_000 for size in sizes):
                 raise ValueError(f"sizes are {sizes}")
             hidden, told = tuple(header["hidden"]), (str(header["data_sha256"]), int(header["seed"]))
-        except (KeyError, TypeError, ValueError) as error:
+            if len(hidden) > MOST_ENTRIES:
+                raise ValueError(f"there are {len(hidden)} hidden layers")
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise BCRLError(f"{path}: the header is damaged ({brief(error)}): fit the model again") from None
 
         def blank() -> Model:
@@ -207,6 +210,8 @@ def fit_model(
 
 def check_log(data: Dataset) -> None:
     """Refuses logs from which no episode can be simulated."""
+    if not isinstance(data, Dataset):
+        raise BCRLError(f"data is {brief_repr(data)}, but must be a Dataset: bcrl.load_data(path) reads one")
     name = data.source or "data set"
     if data.cost_count > 1:
         raise BCRLError(f"{name}: has {data.cost_count} kinds of cost; estimates are for one")

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
@@ -12,7 +12,7 @@ from bcrl.assess.evaluation import identity
 from bcrl.assess.results import read_columns
 from bcrl.budget import Execution
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.estimates.ensemble import Model, check_log, fit_model, spaced
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
@@ -94,6 +94,11 @@ class Estimates(Sequence[ThresholdEstimate]):
                     pairs = zip(fields(ThresholdEstimate), line, strict=True)
                     row = ThresholdEstimate(*(field.type(text) for field, text in pairs))  # type: ignore[operator]
                     Light(row.light)
+                    numbers = [getattr(row, f.name) for f in fields(row) if f.type is float]
+                    if not np.isfinite(numbers).all() or min(row.threshold, row.cost_low, row.cost) < 0:
+                        raise ValueError("a number is not finite, or a cost is negative")
+                    if not 0 <= row.fallback_share <= 1:
+                        raise ValueError(f"fallback_share is {row.fallback_share:g}")
                     rows.append(row)
             except (ValueError, csv.Error) as error:
                 raise BCRLError(
@@ -132,14 +137,19 @@ class Laboratory:
         starts: int = STARTS,
         seed: int = 0,
     ):
-        check_log(data)
         self.horizon = data.horizon if horizon is None else horizon
-        if not 1 <= self.horizon <= data.horizon:
+        if type(self.horizon) is not int or not 1 <= self.horizon <= data.horizon:
             raise BCRLError(
-                f"horizon is {horizon}, but must be from 1 to {data.horizon}: nothing is logged past that"
+                f"horizon is {brief_repr(horizon)}, but must be from 1 to {data.horizon}: nothing is logged "
+                "past that"
             )
-        if starts < 2:
-            raise BCRLError(f"starts is {starts}, but must be at least 2")
+        for name, value, least in (("starts", starts, 2), ("seed", seed, 0)):
+            if type(value) is not int or not least <= value < 2**31:
+                raise BCRLError(
+                    f"{name} is {brief_repr(value)}, but must be a whole number, at least {least}, below 2³¹"
+                )
+        if not isinstance(model, Model | None):
+            raise BCRLError(f"model is {brief_repr(model)}, but must be one: see bcrl.fit_model")
         self.data, self.prune, self.seed = data, prune, seed
         self.execution: Execution | None = execution
         self.model = fit_model(data, seed=seed) if model is None else model
@@ -154,17 +164,6 @@ class Laboratory:
     def largest(self) -> float:
         """c_max H, the largest cost that an episode can have."""
         return float(self.data.max_cost[0]) * self.horizon
-
-    def check(self, policy: Policy) -> None:
-        """Refuses a policy of other sizes than the log's."""
-        spec = policy.spec
-        sizes = (spec.observation_size, spec.action_size, spec.cost_count)
-        ours = (self.data.observation_size, self.data.action_size, 1)
-        if sizes != ours:
-            raise BCRLError(
-                f"the policy has (observations, actions, costs) {sizes}, but {self.data.source} {ours}: "
-                "estimate with the log that it was trained on"
-            )
 
     def episodes(self, thresholds: int) -> int:
         """How many episodes `cells` simulates."""
@@ -236,15 +235,12 @@ def estimate(
     look at `light` and `reasons`. They hold for episodes that start as the log's do and have `horizon` steps,
     by default and at most those of the longest logged episode.
     """
-    policies = [policies] if isinstance(policies, Policy) else list(policies)
+    policies = list(policies) if isinstance(policies, Iterable) else [policies]
     chosen = check_thresholds(thresholds)
-    if len(policies) == 0:
-        raise BCRLError("no policy was given")
+    check_policies(policies, data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
     )
-    for policy in policies:
-        laboratory.check(policy)
     rows = []
     total = laboratory.episodes(len(chosen)) * len(policies)
     with progress("estimating", total, "episodes") as tick:
@@ -272,12 +268,30 @@ def _columns(cell: Cell) -> dict[str, Any]:
     }
 
 
+def check_policies(policies: Collection[Policy], data: Dataset) -> None:
+    """Refuses logs that cannot be simulated, and policies of other sizes than the log's."""
+    check_log(data)
+    if not policies:
+        raise BCRLError("no policy was given")
+    ours = (data.observation_size, data.action_size, 1)
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise BCRLError(f"{brief_repr(policy)} is no policy that was trained on a log: see bcrl.load")
+        spec = policy.spec
+        sizes = (spec.observation_size, spec.action_size, spec.cost_count)
+        if sizes != ours:
+            raise BCRLError(
+                f"the policy has (observations, actions, costs) {sizes}, but {data.source} {ours}: "
+                "estimate with the log that it was trained on"
+            )
+
+
 def check_thresholds(thresholds: Sequence[float]) -> list[float]:
     """Thresholds as numbers, rising; refuses others."""
     try:
         chosen = [float(value) for value in thresholds]
-    except (TypeError, ValueError):
-        raise BCRLError(f"thresholds are {thresholds!r}, but must be numbers from 0 up") from None
+    except (TypeError, ValueError, OverflowError):
+        raise BCRLError(f"thresholds are {brief_repr(thresholds)}, but must be numbers from 0 up") from None
     if not chosen or min(chosen) < 0 or not np.all(np.isfinite(chosen)):
         raise BCRLError(f"thresholds are {thresholds}, but must be numbers from 0 up")
     if len(set(chosen)) < len(chosen):

@@ -42,6 +42,9 @@ class RunFolder:
             )
         if resume and self._file(CONFIG).exists():
             _check_same(self.config, read_config(path), self._file(CONFIG), phases)
+            for file in self._files():
+                if file.is_dir() and _is_policy(file.name):
+                    raise BCRLError(f"{file}: is a folder in the place of a policy: move it away")
             return
         if self._file(CONFIG).exists() and not overwrite:
             raise BCRLError(
@@ -57,7 +60,12 @@ class RunFolder:
 
     def open(self, state: Any, tensorboard: bool) -> tuple[int, Any, dict[str, Any], list[dict[str, float]]]:
         """Takes hold of the folder: the step to go on from, the state there, partial sums and metrics."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a dangling link is in its place, say
+            raise BCRLError(
+                f"{self.path}: the folder cannot be made ({error.strerror}): name another"
+            ) from None
         self._lock = _locked(self.path)
         if self.overwrite:
             clear_run(self.path)

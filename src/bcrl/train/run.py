@@ -292,7 +292,7 @@ def _check(
         )
     if isinstance(method, type) or not hasattr(method, "schedule"):
         raise BCRLError(f"method is {brief_repr(method)}, but must be one: bcrl.make_method('bcrl'), say")
-    if not isinstance(out, str | os.PathLike | None):
+    if not isinstance(out, str | os.PathLike | None) or out == "":
         raise BCRLError(f"out is {brief_repr(out)}, but must be the path of a folder")
     given, seeds = seeds, tuple(seeds) if isinstance(seeds, Sequence) else ()
     whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)

@@ -48,6 +48,8 @@ def read_message(read):
 
 def vector(seen, size):
     """An observation of this size; numpy itself would stretch a single number to it."""
+    if np.iscomplexobj(seen):  # numpy would drop the imaginary part
+        raise RuntimeError("an observation is complex, but must be real numbers")
     array = np.asarray(seen, np.float32)
     if array.shape != (size,):
         raise RuntimeError(f"an observation has shape {array.shape}, but its space has ({size},)")
