@@ -18,7 +18,7 @@ class Calibration:
     data_sha256: str
     """Of the log that the estimates were made from."""
     execution: str
-    prune: int
+    candidates: int
     horizon: int
 
     def __post_init__(self) -> None:
@@ -26,7 +26,7 @@ class Calibration:
         wanted = [pair[0] for pair in pairs]
         if len(pairs) < len(self.table) or not pairs or wanted != sorted(set(wanted)):
             raise BCRLError(f"calibration.table is {brief_repr(self.table)}, not pairs of rising thresholds")
-        for name, least in (("prune", 0), ("horizon", 1)):
+        for name, least in (("candidates", 0), ("horizon", 1)):
             value = getattr(self, name)
             if type(value) is not int or not least <= value < 2**31:
                 raise BCRLError(f"calibration.{name} is {brief_repr(value)}, not a whole number")
@@ -34,12 +34,12 @@ class Calibration:
             if not isinstance(getattr(self, name), str):
                 raise BCRLError(f"calibration.{name} is {brief_repr(getattr(self, name))}, not a word")
 
-    def told(self, wanted: Any, horizon: Any, execution: str, prune: int) -> np.ndarray:
+    def told(self, wanted: Any, horizon: Any, execution: str, candidates: int) -> np.ndarray:
         """The thresholds to tell the policy; refuses other settings than those of the table.
 
         Nothing is interpolated: between two entries the cost may lie above both.
         """
-        for name, value in (("horizon", horizon), ("execution", execution), ("prune", prune)):
+        for name, value in (("horizon", horizon), ("execution", execution), ("candidates", candidates)):
             if np.any(np.asarray(value) != getattr(self, name)):
                 raise BCRLError(
                     f"{name} is {value}, but the policy was calibrated with {getattr(self, name)}: "

@@ -82,7 +82,7 @@ class Policy:
         budget: ArrayLike | None = None,
         horizon: ArrayLike | None = None,
         execution: budgets.Execution | None = None,
-        prune: int = 0,
+        candidates: int = 0,
         batch: int | None = None,
         calibrated: bool = False,
     ) -> Goal:
@@ -105,13 +105,13 @@ class Policy:
             raise BCRLError(f"execution is {brief_repr(execution)}, but must be one of {known}")
         if budget is not None and execution in ("finite-horizon", "min"):
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
-        if not isinstance(prune, int) or prune < 0:
+        if not isinstance(candidates, int) or candidates < 0:
             raise BCRLError(
-                f"prune is {brief_repr(prune)}, but must be 0 (off) or a number of actions to draw"
+                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw"
             )
-        if not self.actor.tracks_budgets and (prune or execution != "finite-horizon"):
+        if not self.actor.tracks_budgets and (candidates or execution != "finite-horizon"):
             raise BCRLError(
-                f"{self.method.name} tracks no budget: give threshold, not budget, execution or prune"
+                f"{self.method.name} tracks no budget: give threshold, not budget, execution or candidates"
             )
         if batch is not None and (type(batch) is not int or batch < 1):
             raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
@@ -122,7 +122,7 @@ class Policy:
             if self.calibration is None or threshold is None:
                 lack = "the policy is not calibrated" if threshold is not None else "it needs threshold=κ"
                 raise BCRLError(f"calibrated=True, but {lack}: see bcrl calibrate")
-            threshold = self.calibration.told(threshold, steps, execution, prune)
+            threshold = self.calibration.told(threshold, steps, execution, candidates)
         name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
         allowed = self._costs(name, given)
         shapes = [allowed.shape[:-1], steps.shape, () if batch is None else (batch,)]
@@ -139,7 +139,7 @@ class Policy:
         start = allowed
         if threshold is not None:
             start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], self.actor.cost_discount)
-        return Goal(allowed, start, steps, execution, prune)
+        return Goal(allowed, start, steps, execution, candidates)
 
     def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
         """A user's horizon(s) in whole steps."""
@@ -166,7 +166,7 @@ class Policy:
         budget: ArrayLike | None = None,
         horizon: ArrayLike | None = None,
         execution: budgets.Execution | None = None,
-        prune: int = 0,
+        candidates: int = 0,
         batch: int | None = None,
         calibrated: bool = False,
         seed: int = 0,
@@ -177,7 +177,7 @@ class Policy:
             budget=budget,
             horizon=horizon,
             execution=execution,
-            prune=prune,
+            candidates=candidates,
             batch=batch,
             calibrated=calibrated,
         )

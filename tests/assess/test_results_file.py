@@ -91,7 +91,7 @@ def test_evaluation_is_what_an_episode_of_the_policy_earns(tiny_run):
     reset, act, move = jax.random.split(jax.random.split(jax.random.key(0), 3)[1], 3)
     keys = jax.random.split(move, world.horizon)
     state, episode = world.reset(reset), policy.start(threshold=10.0, horizon=world.horizon, execution="min")
-    del act  # without pruning and with a fallback that acts by its mean, nothing is drawn
+    del act  # without candidates and with a fallback that acts by its mean, nothing is drawn
     step = jax.jit(world.step)
     earned = spent = fallback = 0.0
     for key in keys:

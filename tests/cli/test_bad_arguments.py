@@ -89,7 +89,7 @@ BAD = {
     "threshold is nan": ("evaluate POLICY --world point-circle --thresholds nan", ["thresholds"]),
     "no episodes": ("evaluate POLICY --world point-circle --episodes 0", ["episodes is 0"]),
     "unknown execution": ("evaluate POLICY --world point-circle --execution hope", ["execution", "hope"]),
-    "negative prune": ("evaluate POLICY --world point-circle --prune=-1", ["prune is -1"]),
+    "negative candidates": ("evaluate POLICY --world point-circle --candidates=-1", ["candidates is -1"]),
     "negative noise": ("evaluate POLICY --world point-circle --noise=-0.1", ["noise is -0.1"]),
     "results onto a folder": ("evaluate POLICY --world point-circle --episodes 1 --out EMPTY", ["EMPTY"]),
     "results below a file": ("evaluate POLICY --world point-circle --episodes 1 --out FILE/x.csv", ["FILE"]),

@@ -64,7 +64,7 @@ def test_help_tells_every_option(verb, capsys):
             "--preset",
             "--cost-critics",
         ],
-        "evaluate": ["--world", "--thresholds", "--episodes", "--execution", "--prune", "--out"],
+        "evaluate": ["--world", "--thresholds", "--episodes", "--execution", "--candidates", "--out"],
     }[verb]:
         assert option in said
 

@@ -63,7 +63,7 @@ def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):
     text = said("calibrate run/policy-0.bcrl --thresholds 5,60 --out calibrated.bcrl")
     table = bcrl.load(place / "calibrated.bcrl").calibration
     assert table.data_sha256 == bcrl.load_data(place / "log.npz").fingerprint()
-    assert (table.execution, table.prune, table.horizon) == ("finite-horizon", 0, 30)
+    assert (table.execution, table.candidates, table.horizon) == ("finite-horizon", 0, 30)
     assert 60.0 in dict(table.table)
     assert "the calibrated policy: calibrated.bcrl" in text
 

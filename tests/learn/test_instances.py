@@ -329,7 +329,7 @@ def test_a_guarded_actor_replaces_an_unsafe_action_by_the_fallback():
     one, two, three = (
         policy.start(threshold=thresholds),
         free.start(threshold=thresholds),
-        free.start(threshold=thresholds, prune=1),
+        free.start(threshold=thresholds, candidates=1),
     )
     guarded, unguarded = one.act(seen), two.act(seen)
     np.testing.assert_array_equal(guarded, three.act(seen))

@@ -163,17 +163,23 @@ def test_a_bare_budget_needs_no_horizon(policy):
             policy.start(budget=given(delta), execution=rule)
 
 
-@pytest.mark.parametrize(("rule", "prune"), [("finite-horizon", 3), ("soft", 0), ("direct", 0), ("min", 3)])
-def test_a_batch_is_its_episodes_one_by_one(rule, prune, policy):
+@pytest.mark.parametrize(
+    ("rule", "candidates"), [("finite-horizon", 3), ("soft", 0), ("direct", 0), ("min", 3)]
+)
+def test_a_batch_is_its_episodes_one_by_one(rule, candidates, policy):
     k = policy.spec.cost_count
     thresholds = np.array([[0.0], [4.0], [9.0], [50.0]]) * np.ones(k)
     horizons = np.array([3, 20, 20, 7])
-    batch = policy.start(threshold=thresholds, horizon=horizons, execution=rule, prune=prune, seed=1)
+    batch = policy.start(
+        threshold=thresholds, horizon=horizons, execution=rule, candidates=candidates, seed=1
+    )
     singles = [
-        policy.start(threshold=given(thresholds[i]), horizon=int(horizons[i]), execution=rule, prune=prune)
+        policy.start(
+            threshold=given(thresholds[i]), horizon=int(horizons[i]), execution=rule, candidates=candidates
+        )
         for i in range(4)
     ]
-    for i, single in enumerate(singles):  # the same draws for pruning
+    for i, single in enumerate(singles):  # the same draws of candidates
         single.memory = dataclasses.replace(single.memory, key=batch.memory.key[i])
     rng = np.random.default_rng(0)
     for _ in range(3):
@@ -220,7 +226,7 @@ def test_restart_of_cloned_policies(tiny_log):
     np.testing.assert_array_equal(batch.slack, [[5.0], [6.0]])
 
 
-def test_pruning_takes_the_best_safe_action():
+def test_the_best_safe_candidate_is_taken():
     """Of the drawn actions, only those with Q_C ≤ δ, and of them the one with the largest Q_R."""
     policy = untrained()
     actor = policy.learned
@@ -251,7 +257,7 @@ def test_pruning_takes_the_best_safe_action():
         features, least, careful = see(seen)
         # A budget among the costs of the drawn actions, so that some are forbidden and some are not.
         budget = least + 0.3 + 0.5 * float(rng.random())
-        goal = policy.goal(budget=float(budget[0]), execution="direct", prune=drawn)
+        goal = policy.goal(budget=float(budget[0]), execution="direct", candidates=drawn)
         memory = actor.start(jax.random.key(int(rng.integers(1000))), goal)
         action, _, insight = act(memory, jnp.asarray(seen))
         options, cost, worth = map(np.asarray, judge(memory.key, features, least, budget))
@@ -334,7 +340,7 @@ BAD_STARTS = [
     ({"threshold": "ten"}, "must be a number"),
     ({"threshold": 5, "horizon": 0}, "horizon"),
     ({"threshold": 5, "execution": "hope"}, "finite-horizon, soft, direct, min"),
-    ({"threshold": 5, "prune": -2}, "prune"),
+    ({"threshold": 5, "candidates": -2}, "candidates"),
     ({"threshold": [[1.0, 2.0]]}, "bounds 1 costs"),
     ({"threshold": [1.0, 2.0], "batch": 3}, "one length"),
     ({"threshold": 5, "batch": 0}, "batch"),

@@ -25,11 +25,11 @@ def path(tiny_policy, tmp_path_factory) -> Path:
     return place
 
 
-def deeds(policy, execution: str = "min", prune: int = 4) -> list[bytes]:
+def deeds(policy, execution: str = "min", candidates: int = 4) -> list[bytes]:
     """Everything two short episodes decide, as bytes: one alone and a batch."""
     rng = np.random.default_rng(5)
-    alone = policy.start(threshold=6.0, horizon=12, execution=execution, prune=prune)
-    batch = policy.start(threshold=[0.0, 3.0, 20.0], execution=execution, prune=prune, seed=3)
+    alone = policy.start(threshold=6.0, horizon=12, execution=execution, candidates=candidates)
+    batch = policy.start(threshold=[0.0, 3.0, 20.0], execution=execution, candidates=candidates, seed=3)
     said = []
     for _ in range(6):
         seen = rng.normal(size=(3, policy.spec.observation_size))
@@ -40,9 +40,9 @@ def deeds(policy, execution: str = "min", prune: int = 4) -> list[bytes]:
     return [np.ascontiguousarray(x).tobytes() for x in said]
 
 
-@pytest.mark.parametrize(("execution", "prune"), [("min", 4), ("finite-horizon", 0), ("direct", 0)])
-def test_a_loaded_policy_acts_identically(execution, prune, tiny_policy, path):
-    assert deeds(bcrl.load(path), execution, prune) == deeds(tiny_policy, execution, prune)
+@pytest.mark.parametrize(("execution", "candidates"), [("min", 4), ("finite-horizon", 0), ("direct", 0)])
+def test_a_loaded_policy_acts_identically(execution, candidates, tiny_policy, path):
+    assert deeds(bcrl.load(path), execution, candidates) == deeds(tiny_policy, execution, candidates)
 
 
 def test_a_loaded_policy_acts_identically_in_another_process(tiny_policy, path):
@@ -103,7 +103,7 @@ def test_a_cloned_policy_goes_through_a_file_too(tiny_log, tmp_path):
     assert loaded.method == method
 
 
-@pytest.mark.parametrize("asked", [{"prune": 4}, {"execution": "soft"}, {"budget": 3.0}])
+@pytest.mark.parametrize("asked", [{"candidates": 4}, {"execution": "soft"}, {"budget": 3.0}])
 def test_rules_for_budgets_are_refused_where_none_is_tracked(asked, tiny_log, tiny_policy):
     policy = fit(tiny_log, BCAll(hidden=(8,), batch_size=16), steps=2, log_every=2).policy()
     if "budget" not in asked:

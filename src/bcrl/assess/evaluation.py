@@ -26,7 +26,7 @@ def evaluate(
     *,
     episodes: int = 20,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     calibrated: bool = False,
     seed: int = 0,
     workers: int | None = None,
@@ -37,7 +37,7 @@ def evaluate(
     `world` is a `World`, a name as `make_world` takes it, or a Gymnasium environment whose `info["cost"]` is
     the cost of a step. `thresholds` default to what the policies were trained for, if it was for one each,
     else to the world's. `execution` is the rule by which a budget is tracked (finite-horizon by default);
-    `prune` draws that many actions each step and takes the best of those that the cost critic allows.
+    `candidates` draws that many actions each step and takes the best of those that the cost critic allows.
     With `calibrated`, a policy is told what its calibration table says for each threshold (by default all of
     the first policy's table). `workers` is how many processes step a world outside bcrl, by default one per
     core.
@@ -79,7 +79,7 @@ def evaluate(
                 episodes=episodes,
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
-                prune=prune,
+                candidates=candidates,
                 calibrated=calibrated,
                 envs=envs,
                 tick=tick,

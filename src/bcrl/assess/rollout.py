@@ -44,7 +44,7 @@ def roll_out(
     episodes: int = 20,
     seed: int = 0,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     calibrated: bool = False,
     envs: Envs | None = None,
     tick: Tick = lambda advance=1, note="": None,
@@ -61,7 +61,7 @@ def roll_out(
         threshold=np.repeat(thresholds, episodes),
         horizon=horizon,
         execution=execution,
-        prune=prune,
+        candidates=candidates,
         calibrated=calibrated,
     )
     if world.engine == "scan":

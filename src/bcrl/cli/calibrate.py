@@ -31,7 +31,7 @@ class Command:
     """Steps of an episode (default, and at most: the longest logged episode)."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked while acting."""
-    prune: int = 0
+    candidates: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
     starts: int = 64
     """Logged first states to act from, at most."""
@@ -58,7 +58,7 @@ class Command:
             model=kept_model(self.model, data, self.seed),
             horizon=self.horizon,
             execution=self.execution,
-            prune=self.prune,
+            candidates=self.candidates,
             starts=self.starts,
             seed=self.seed,
         )

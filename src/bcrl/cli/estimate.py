@@ -37,7 +37,7 @@ class Command:
     """Steps of an episode (default, and at most: the longest logged episode)."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked while acting."""
-    prune: int = 0
+    candidates: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
     starts: int = 128
     """Logged first states to act from, at most."""
@@ -64,7 +64,7 @@ class Command:
             model=kept_model(self.model, data, self.seed),
             horizon=self.horizon,
             execution=self.execution,
-            prune=self.prune,
+            candidates=self.candidates,
             starts=self.starts,
             seed=self.seed,
         )
@@ -82,7 +82,7 @@ class Command:
 
 def same_options(command: Any) -> list[object]:
     """What `bcrl calibrate` is to be given as this command was, where it is not the default."""
-    given = ((name, getattr(command, name)) for name in ("model", "horizon", "execution", "prune"))
+    given = ((name, getattr(command, name)) for name in ("model", "horizon", "execution", "candidates"))
     pairs = [(f"--{name}", value) for name, value in given if value not in (None, "finite-horizon", 0)]
     return [word for pair in pairs for word in pair]
 

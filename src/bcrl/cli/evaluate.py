@@ -24,7 +24,7 @@ class Command:
     """Episodes per seed and threshold."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked while acting; soft is the rule the paper's theorem covers."""
-    prune: int = 0
+    candidates: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
     calibrated: tyro.conf.FlagCreatePairsOff[bool] = False
     """Tell the policy what its calibration table says for each threshold (see bcrl calibrate)."""
@@ -58,7 +58,7 @@ class Command:
             self.thresholds,
             episodes=self.episodes,
             execution=self.execution,
-            prune=self.prune,
+            candidates=self.candidates,
             calibrated=self.calibrated,
             seed=self.seed,
             workers=self.workers,

@@ -45,7 +45,7 @@ class Command:
     """Scenarios per training seed, drawn without repetition; as many as there are at most."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked while acting; soft is the rule the paper's theorem covers."""
-    prune: int = 0
+    candidates: int = 0
     """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
     frame: Literal["ego", "world"] = "ego"
     """The frame of the log that the policies learned from."""
@@ -74,7 +74,7 @@ class Command:
             seed=self.seed,
             frame=self.frame,
             execution=self.execution,
-            prune=self.prune,
+            candidates=self.candidates,
             limit=self.limit,
         )
         # Before what may fail.

@@ -51,7 +51,7 @@ def calibrate(
     model: Model | None = None,
     horizon: int | None = None,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     starts: int = STARTS // 2,
     seed: int = 0,
 ) -> Calibrated:
@@ -64,14 +64,16 @@ def calibrate(
     wanted = check_thresholds(thresholds)
     check_policies([policy], data)
     laboratory = Laboratory(
-        data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
+        data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
     with progress("calibrating", calibration_episodes(laboratory), "episodes") as tick:
         choices = choose_told(laboratory, policy, wanted, tick)
     table = tuple((choice.wanted, choice.told) for choice in choices if choice.told is not None)
     if not table:
         raise BCRLError("; ".join(f"threshold {choice.wanted:g}: {choice.refusal}" for choice in choices))
-    known = Calibration(table, data.fingerprint(), execution or "finite-horizon", prune, laboratory.horizon)
+    known = Calibration(
+        table, data.fingerprint(), execution or "finite-horizon", candidates, laboratory.horizon
+    )
     told = copy.copy(policy)
     told.calibration = known
     return Calibrated(told, tuple(choices))

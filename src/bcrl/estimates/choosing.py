@@ -47,7 +47,7 @@ def choose(
     model: Model | None = None,
     horizon: int | None = None,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     starts: int = STARTS // 2,
     seed: int = 0,
 ) -> list[Ranked]:
@@ -62,7 +62,7 @@ def choose(
     check_policies(policies.values(), data)
     wanted = check_thresholds(quartiles(data) if thresholds is None else thresholds)
     laboratory = Laboratory(
-        data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
+        data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
     found = []
     with progress("choosing", calibration_episodes(laboratory) * len(policies), "episodes") as tick:

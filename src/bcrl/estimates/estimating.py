@@ -133,7 +133,7 @@ class Laboratory:
         *,
         horizon: int | None = None,
         execution: Execution | None = None,
-        prune: int = 0,
+        candidates: int = 0,
         starts: int = STARTS,
         seed: int = 0,
     ):
@@ -150,7 +150,7 @@ class Laboratory:
                 )
         if not isinstance(model, Model | None):
             raise BCRLError(f"model is {brief_repr(model)}, but must be one: see bcrl.fit_model")
-        self.data, self.prune, self.seed = data, prune, seed
+        self.data, self.candidates, self.seed = data, candidates, seed
         self.execution: Execution | None = execution
         self.model = fit_model(data, seed=seed) if model is None else model
         self.model.check(data)
@@ -180,7 +180,7 @@ class Laboratory:
                 horizon=self.horizon,
                 seed=self.seed,
                 execution=self.execution,
-                prune=self.prune,
+                candidates=self.candidates,
                 tick=tick,
             )
             for worlds in (member_worlds(self.model, False), member_worlds(self.model, True))
@@ -224,7 +224,7 @@ def estimate(
     model: Model | None = None,
     horizon: int | None = None,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     starts: int = STARTS,
     seed: int = 0,
 ) -> Estimates:
@@ -239,7 +239,7 @@ def estimate(
     chosen = check_thresholds(thresholds)
     check_policies(policies, data)
     laboratory = Laboratory(
-        data, model, horizon=horizon, execution=execution, prune=prune, starts=starts, seed=seed
+        data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
     rows = []
     total = laboratory.episodes(len(chosen)) * len(policies)

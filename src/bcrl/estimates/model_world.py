@@ -134,7 +134,7 @@ def simulate(
     horizon: int,
     seed: int = 0,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     tick: Tick = lambda advance=1, note="": None,
 ) -> Simulated:
     """An episode of `horizon` steps from every state, at every threshold, in every world.
@@ -152,7 +152,10 @@ def simulate(
     rows = np.arange(pieces * size) % total  # pieces of one size: one program runs them all
     moments = np.random.default_rng(seed).integers(0, horizon, count)
     goal = policy.goal(
-        threshold=np.repeat(thresholds, count)[rows], horizon=horizon, execution=execution, prune=prune
+        threshold=np.repeat(thresholds, count)[rows],
+        horizon=horizon,
+        execution=execution,
+        candidates=candidates,
     )
     goal, states = jax.tree.map(np.asarray, (goal, states))  # cut into pieces without compiling each cut
     found = []

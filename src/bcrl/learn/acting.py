@@ -1,4 +1,4 @@
-"""Execution with continuous actions: policy, fallback and pruning (the paper's Algorithm 3)."""
+"""Execution with continuous actions: policy, fallback and candidates (the paper's Algorithm 3)."""
 
 import equinox as eqx
 import jax
@@ -31,10 +31,10 @@ class BudgetedActor(TrackingActor):
         """The policy's mean action, or the best of several that are drawn; the fallback's without slack."""
         mean, log_std = self.actor(self.policy_inputs(features, slack, cost_value))
         action, allowed = mean, jnp.all(slack >= self.fallback_below)
-        draws = max(memory.goal.prune, int(self.guarded))
+        draws = max(memory.goal.candidates, int(self.guarded))
         if draws:
             key = jax.random.fold_in(memory.key, memory.step)
-            action, some_safe = self.pruned(features, mean, log_std, slack + cost_value, key, draws)
+            action, some_safe = self.best_candidate(features, mean, log_std, slack + cost_value, key, draws)
             allowed &= some_safe
         action = jnp.where(allowed, action, self.careful(memory, features))
         return jnp.clip(action, -1.0, 1.0), allowed
@@ -48,7 +48,7 @@ class BudgetedActor(TrackingActor):
         mean, log_std = self.fallback(features)
         if not self.fallback_draws:
             return mean
-        # Not the key of `pruned`: the two draw in the same step.
+        # Not the key of `best_candidate`: the two draw in the same step.
         key = jax.random.fold_in(jax.random.fold_in(memory.key, memory.step), 1)
         actions = drawn(mean, log_std, key, self.fallback_draws)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
@@ -56,7 +56,7 @@ class BudgetedActor(TrackingActor):
         omega = cost_weighting(self.cost_weights, cost.shape[1])
         return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
 
-    def pruned(
+    def best_candidate(
         self,
         features: Float[Array, " f"],
         mean: Float[Array, " a"],

@@ -124,7 +124,7 @@ class BCRLTD3(BCRL):
         excess = jnp.sum(jnp.maximum(-left, 0.0), axis=-1) / spread(costs.critic - costs.value)
         clone = jnp.mean((mean - batch.action) ** 2, axis=-1)
         loss = jnp.mean(clone - scale * jnp.where(safe, worth, 0.0) + self.unsafe_price * excess)
-        # The standard deviation is for pruning alone, which draws actions around the mean.
+        # The standard deviation is for candidates alone, which are drawn around the mean.
         width_loss = -jnp.mean(gaussian_log_density(stop_gradient(mean), log_std, batch.action))
         metrics = {"policy/loss": loss, "policy/clone_loss": clone.mean(), "policy/unsafe": 1.0 - safe.mean()}
         return loss + width_loss, metrics

@@ -151,13 +151,13 @@ def blank_actor(method: Method, spec: Spec) -> "Actor":
 
 
 class Goal(eqx.Module):
-    """What the caller of an episode asks for. `prune` > 0 samples that many actions and keeps safe ones."""
+    """What the caller of an episode asks for; `candidates` > 0 samples that many actions each step."""
 
     threshold: Float[Array, " k"]
     budget: Float[Array, " k"]
     horizon: Int[Array, ""]
     execution: Execution = eqx.field(static=True)
-    prune: int = eqx.field(static=True, default=0)
+    candidates: int = eqx.field(static=True, default=0)
 
 
 class Insight(eqx.Module):
@@ -172,7 +172,7 @@ class Actor(Protocol):
 
     @property
     def tracks_budgets(self) -> bool:
-        """Whether execution rules, `budget=` and pruning have a meaning."""
+        """Whether execution rules, `budget=` and candidates have a meaning."""
         ...
 
     @property

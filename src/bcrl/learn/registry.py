@@ -30,7 +30,7 @@ class Record:
     threshold: Threshold
     """When its policies are told the threshold."""
     budgets: bool = False
-    """Whether its policies track a budget: execution rules and pruning apply, and the published code's
+    """Whether its policies track a budget: execution rules and candidates apply, and the published code's
     options for single tasks are its own."""
     discrete: bool = False
     """Whether it learns from actions that are labels."""

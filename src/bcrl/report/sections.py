@@ -42,7 +42,7 @@ def usage(policies: Sequence[Policy], policy_file: str, threshold: float) -> Pie
         wanted = min((pair[0] for pair in known.table), key=lambda value: abs(value - threshold))
         spend = f"threshold={wanted:g}, horizon={known.horizon}, calibrated=True"
         spend += "" if known.execution == "finite-horizon" else f", execution={json.dumps(known.execution)}"
-        spend += f", prune={known.prune}" if known.prune else ""
+        spend += f", candidates={known.candidates}" if known.candidates else ""
     code = (
         "import bcrl\n"
         f"episode = bcrl.load({json.dumps(policy_file)}).start({spend})\n"

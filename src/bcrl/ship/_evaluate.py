@@ -52,7 +52,7 @@ def evaluate_ships(
     seed: int = 0,
     frame: Frame = "ego",
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
     limit: int | None = None,
 ) -> Results[ShipResult]:
     """Every policy at every budget, and the experts, in the congested fifth of the test.
@@ -80,7 +80,7 @@ def evaluate_ships(
                 np.repeat(allowed.thresholds, len(which)),
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
-                prune=prune,
+                candidates=candidates,
             )
             shares = np.repeat(allowed.shares, len(which))
             who = identity(policy, execution) | {"run": run}

@@ -68,12 +68,15 @@ def sail(
     *,
     seed: int = 0,
     execution: Execution | None = None,
-    prune: int = 0,
+    candidates: int = 0,
 ) -> Voyages:
     """One episode per entry of `scenario` and `threshold`; each scenario's own time limit is its horizon."""
     world.check(policy.spec)
     goal = policy.goal(
-        threshold=threshold, horizon=np.asarray(world.limit)[scenario], execution=execution, prune=prune
+        threshold=threshold,
+        horizon=np.asarray(world.limit)[scenario],
+        execution=execution,
+        candidates=candidates,
     )
     begun = start(policy.actor, jax.random.split(jax.random.key(seed), len(scenario)), goal)
     return _voyages(policy.actor, world, begun, scenario, np.asarray(threshold, float), seed)
