@@ -36,6 +36,13 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def cache_folder() -> Path:
+    """What bcrl keeps for later: in BCRL_CACHE, else in bcrl in XDG_CACHE_HOME, else in ~/.cache/bcrl."""
+    if own := os.environ.get("BCRL_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "bcrl"
+
+
 def write_text(path: str | os.PathLike, text: str) -> None:
     """Replaces the file at `path` by `text`, all or nothing."""
     with atomic_path(path) as temporary:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 
+from bcrl.cli.compiled import keep_compiled_programs
 from bcrl.cli.terminal import prepare_streams
 from bcrl.errors import BCRLError, Stopped, did_you_mean, printable
 from bcrl.train.interrupt import interrupts_noted
@@ -80,6 +81,7 @@ def _dispatch(words: list[str]) -> None:
         raise BCRLError(f"there is no verb {asked!r}{hint} known: {known} (see bcrl --help)")
     from bcrl.cli.arguments import parse
 
+    keep_compiled_programs()
     module = import_module(VERBS[verb][0])
     rest = words[len(verb.split()) :]
     # A verb whose options depend on what is asked for (train) names its own command and defaults.
@@ -97,6 +99,8 @@ def _warnings_as_lines() -> Iterator[None]:
     """Python's warnings as lines of the program: `bcrl: ...` on stderr, without code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
+        # Another process is writing it: the program is compiled here instead.
+        warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
         warnings.showwarning = lambda message, *_, **__: _complain(message)
         yield
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from bcrl.errors import BCRLError
-from bcrl.files import write_text
+from bcrl.files import cache_folder, write_text
 from bcrl.progress import Tick, progress
 
 INSTALLABLE = ("bullet", "safety-gymnasium", "metadrive")
@@ -71,11 +71,8 @@ def read_lock(family: str) -> Lock:
 
 
 def worlds_folder() -> Path:
-    """Where the environments live: BCRL_CACHE, else bcrl in XDG_CACHE_HOME, else in ~/.cache."""
-    if own := os.environ.get("BCRL_CACHE"):
-        return Path(own).expanduser() / "worlds"
-    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(shared).expanduser() / "bcrl" / "worlds"
+    """Where the environments live."""
+    return cache_folder() / "worlds"
 
 
 def is_installed(lock: Lock) -> bool:
