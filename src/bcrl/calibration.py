@@ -67,6 +67,8 @@ class Calibration:
             return None
         try:
             fields = dict(header["calibration"])
+            if "prune" in fields:  # the name of `candidates` in older files
+                fields["candidates"] = fields.pop("prune")
             table = tuple(tuple(pair) for pair in fields.pop("table"))
             return cls(table=table, **fields)  # type: ignore[arg-type]
         except (BCRLError, KeyError, TypeError, ValueError) as error:

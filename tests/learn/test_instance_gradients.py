@@ -200,3 +200,58 @@ def test_td3_parts_take_the_same_step_alone_and_together(td3):
     assert "value" not in alone.networks
     in_turn = dataclasses.replace(method, phases="in-turn")
     assert (method.schedule, in_turn.schedule) == ((parts,), (("cost",), ("reward", "policy")))
+
+
+# ---- gradient extraction ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["soft", "direct"])
+def climbing(request, _double_precision):
+    method = BCRL(
+        hidden=(4,), tracking=request.param, batch_size=6, max_budget=0.3, extraction="gradient", greed=3.0
+    )
+    state, batch = random_state(method, 0), random_batch()
+    _, costs, _ = method.cost_losses(state.networks, state.targets, batch)
+    budget = method.augment(jax.random.key(2), batch, costs, SPEC)
+    advantage = jnp.linspace(-1.0, 1.0, 6)
+    return method, state, (batch, budget, costs, advantage, jax.random.key(3))
+
+
+def test_gradient_loss_by_numpy(climbing):
+    method, state, (batch, budget, costs, advantage, key) = climbing
+    networks, targets = state.networks, state.targets
+    total, metrics = method.gradient_loss(networks, targets, batch, budget, costs, advantage, key)
+    inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
+    mean, log_std = networks["actor"](inputs, key)
+    left, safe = (
+        np.asarray(x) for x in method.left(targets, batch.features, mean, budget.state, costs.value)
+    )
+    assert 0 < safe.sum() < 6, "both must happen for this test to say something"
+    worth = np.asarray(method.worth(targets, batch.features, mean, left, budget.state))
+    weight = np.exp(3.0 * np.asarray(advantage))
+    weight /= weight.mean() + 1e-6
+    excess = np.maximum(-left[:, 0], 0) / np.sqrt(np.mean((costs.critic - costs.value) ** 2))
+    clone = np.mean((mean - batch.action) ** 2, axis=1)
+    loss = np.mean(weight * clone - 3.0 / np.abs(worth).mean() * np.where(safe, worth, 0) + excess)
+    np.testing.assert_allclose(metrics["policy/loss"], loss, rtol=1e-5)
+    width = -np.mean(weight * gaussian_log_density(mean, log_std, batch.action))
+    value = np.asarray(networks["value"](inputs)[:, 0])
+    own = np.mean(np.where(safe, 0.5 * (worth - value) ** 2, 0.0))  # τ_R = 0.5; nothing where π is unsafe
+    np.testing.assert_allclose(total, loss + width + own, rtol=1e-5)
+
+
+def test_gradient_loss_reaches_the_policy_and_the_reward_value_alone(climbing):
+    method, state, (batch, *rest) = climbing
+
+    def loss(networks):
+        return method.gradient_loss(networks, state.targets, batch, *rest)[0]
+
+    gradients = jax.grad(loss)(state.networks)
+    assert not only_zeros(gradients.pop("actor"))
+    assert not only_zeros(gradients.pop("value"))
+    assert only_zeros(gradients)
+
+
+def test_a_policy_that_climbs_is_trained_with_what_it_climbs():
+    assert BCRL(extraction="gradient", phases="in-turn").schedule == (("cost",), ("reward", "policy"))
+    assert BCRL(phases="in-turn").schedule == (("cost",), ("reward",), ("policy",))

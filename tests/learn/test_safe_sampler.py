@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bcrl.learn.batch import Batch
-from bcrl.learn.bcrl import BCRL, Costs
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.bcrl_parts import Costs
 from bcrl.learn.protocol import Spec
 
 ROWS = 8

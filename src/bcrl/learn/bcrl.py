@@ -2,13 +2,12 @@
 
 Read `total_loss` first: it names the five steps. Every deviation from the paper and from the published code
 is listed with its reason in docs/method.md. The options are in `bcrl_options.py`, data and networks in
-`bcrl_setup.py`, execution in `acting.py`.
+`bcrl_setup.py`, execution in `acting.py`, the gradient form of step 4 in `bcrl_gradient.py`.
 """
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
@@ -16,31 +15,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl import budget as budgets
 from bcrl.learn.batch import Batch
-from bcrl.learn.bcrl_setup import BCRLSetup
+from bcrl.learn.bcrl_gradient import GradientExtraction
+from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.losses import cost_weighting
 from bcrl.learn.networks import MLP, PolicyNetwork, apply_each
 from bcrl.learn.protocol import Metrics, Part, Spec
 from bcrl.learn.train_state import Networks, TrainState, clip
 
 
-class Costs(eqx.Module):
-    """What the cost critics say of a batch, without gradient."""
-
-    critic: Float[Array, "b k"]  # Q_C(s, a)
-    value: Float[Array, "b k"]  # V_C(s)
-    next_value: Float[Array, "b k"]  # V_C(s′)
-
-
-class Budgets(eqx.Module):
-    """The budget as each network sees it: V_R and π at s, Q_R at (s, a), V_R at s′."""
-
-    state: Float[Array, "b k"]
-    action: Float[Array, "b k"]
-    next_state: Float[Array, "b k"]
-
-
 @dataclass(frozen=True, repr=False)
-class BCRL(BCRLSetup):
+class BCRL(GradientExtraction):
     """BCRL with in-sample critics: IQL by default, XQL or SparseQL by the regressions."""
 
     name: ClassVar[str] = "bcrl"
@@ -77,8 +61,15 @@ class BCRL(BCRLSetup):
         budget = self.augment(budget_key, batch, costs, spec)
         # 3. Reward critics inside the safe set.
         reward_loss, advantage, reward_metrics = self.reward_losses(networks, targets, batch, budget)
-        # 4. The policy, by the advantage in reward.
-        policy_loss, policy_metrics = self.policy_loss(networks["actor"], batch, budget, advantage, actor_key)
+        # 4. The policy, by the advantage in reward, or also by the gradient of Q_R.
+        if self.climbs:
+            policy_loss, policy_metrics = self.gradient_loss(
+                networks, targets, batch, budget, costs, advantage, actor_key
+            )
+        else:
+            policy_loss, policy_metrics = self.policy_loss(
+                networks["actor"], batch, budget, advantage, actor_key
+            )
         # 5. The fallback, by the advantage in cost.
         fallback_loss = self.fallback_loss(networks["fallback"], batch, costs, fallback_key)
 
@@ -172,6 +163,30 @@ class BCRL(BCRLSetup):
             metrics["policy/weight_zero"] = jnp.mean(weight == 0.0)
         return loss, metrics
 
+    def gradient_loss(
+        self,
+        networks: Networks,
+        targets: Networks,
+        batch: Batch,
+        budget: Budgets,
+        costs: Costs,
+        advantage: Array,
+        key: PRNGKeyArray,
+    ) -> tuple[Array, Metrics]:
+        """`climbing_loss` with the weights of cloning; V_R also regresses on Q_R(s, π, δ) where π is safe.
+
+        So the policy's own actions count in what a state is worth, and improvement goes on over steps.
+        """
+        weight = self.reward_rule.weight(advantage)
+        inputs = jnp.concatenate([batch.features, self.encode(budget.state)], axis=1)
+        mean, log_std = networks["actor"](inputs, key)
+        loss, worth, safe, metrics = self.climbing_loss(
+            targets, batch, budget, costs, mean, log_std, weight / (weight.mean() + 1e-6)
+        )
+        value = self.value(networks["value"], batch.features, budget.state)
+        value_loss = self.reward_value_loss(jnp.where(safe, worth, stop_gradient(value)), value)
+        return loss + value_loss, metrics | {"policy/weight": weight.mean()}
+
     def fallback_loss(
         self, fallback: PolicyNetwork, batch: Batch, costs: Costs, key: PRNGKeyArray
     ) -> Float[Array, ""]:
@@ -185,10 +200,6 @@ class BCRL(BCRLSetup):
     def value(self, network: MLP, features: Array, budget: Array) -> Float[Array, " b"]:
         """V_R(s, δ)."""
         return network(jnp.concatenate([features, self.encode(budget)], axis=1))[:, 0]
-
-    def encode(self, budget: Array) -> Array:
-        """A budget as the networks take it."""
-        return budgets.encode(budget, self.budget_input)
 
     def repeat(self, rows: Any) -> Any:
         """Each row n times, for n budgets per transition."""

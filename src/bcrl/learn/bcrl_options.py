@@ -64,6 +64,12 @@ class BCRLOptions(MethodOptions):
 
     # ---- policy extraction -------------------------------------------------------------------------
 
+    extraction: Literal["clone", "gradient"] = "clone"
+    """The policy clones by advantage (the paper's), or also climbs Q_R inside the safe set (gradient)."""
+    greed: float = option(10.0, above=0.0)
+    """Gradient: weight of Q_R against cloning, with Q_R in units of its mean size."""
+    unsafe_price: float = option(1.0, least=0.0)
+    """Gradient: price of Q_C above δ in the policy's loss, with Q_C in spreads of Q_C − V_C in the log."""
     beta: float = option(3.0, above=0.0, unit="1/reward_unit for the policy, 1/c_max for the fallback")
     """Inverse temperature β of policy extraction: actions are weighted by exp(β · advantage)."""
     weight_limit: float = option(100.0, above=0.0)
@@ -127,8 +133,15 @@ class BCRLOptions(MethodOptions):
 
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        """All parts together, or one after another."""
-        return (PARTS,) if self.phases == "together" else tuple((part,) for part in PARTS)
+        """All parts together, or one after another; a policy that climbs is trained with what it climbs."""
+        if self.phases == "together":
+            return (PARTS,)
+        return (("cost",), ("reward", "policy")) if self.climbs else tuple((part,) for part in PARTS)
+
+    @property
+    def climbs(self) -> bool:
+        """Whether the policy follows the gradient of Q_R, and so may take actions that are not in the log."""
+        return self.extraction == "gradient"
 
     @property
     def budget_form(self) -> tuple[str, str]:

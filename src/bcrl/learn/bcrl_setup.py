@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from bcrl import budget as budgets
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.acting import BudgetedActor
@@ -35,6 +36,11 @@ class BCRLSetup(BCRLOptions):
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
         """Standardised transitions; with the episodic criterion the time is one more feature."""
+        if data.schema.discrete and self.climbs:
+            raise BCRLError(
+                f"extraction is gradient, but the actions of {data.source or 'the log'} are labels, which "
+                "have no gradient: use clone"
+            )
         self._check_costs(data)
 
         def features(observations: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -125,8 +131,15 @@ class BCRLSetup(BCRLOptions):
         )
         if spec.discrete:
             return CategoricalActor(*shared, self.support)
-        return BudgetedActor(*shared, self.fallback_below, self.fallback_draws, self.fallback_beta)
+        # An action that is not in the log can be unsafe with slack to spare: then the fallback acts.
+        return BudgetedActor(
+            *shared, self.fallback_below, self.fallback_draws, self.fallback_beta, guarded=self.climbs
+        )
 
     def floor(self, cost_value: Array) -> Array:
         """V_C, not below 0: costs are not negative."""
         return jnp.maximum(cost_value, 0.0) if self.nonnegative_values else cost_value
+
+    def encode(self, budget: Array) -> Array:
+        """A budget as the networks take it."""
+        return budgets.encode(budget, self.budget_input)

@@ -4,29 +4,25 @@ The cost critics, and so the safe sets, are those of `bcrl.py`. Inside, the poli
 state is worth, and climbs the reward critic while it stays near the log and inside the safe set.
 """
 
-import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.lax import stop_gradient
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
-from bcrl.learn.acting import BudgetedActor
 from bcrl.learn.batch import Batch
-from bcrl.learn.bcrl import BCRL, Budgets, Costs
-from bcrl.learn.bcrl_setup import Arrays
-from bcrl.learn.losses import spread
-from bcrl.learn.networks import apply_each, gaussian_log_density
+from bcrl.learn.bcrl import BCRL
+from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.options import option
-from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
-from bcrl.learn.train_state import Networks, TrainState
+from bcrl.learn.protocol import Metrics, Part, Spec
+from bcrl.learn.train_state import Networks
 
 
 @dataclass(frozen=True, repr=False)
 class BCRLTD3(BCRL):
-    """Options of BCRL with TD3+BC. Those of V_R (reward_regression, tau_r, temperature_r) are not used."""
+    """Options of BCRL with TD3+BC. `extraction` and those of V_R and of weights are not used."""
 
     name: ClassVar[str] = "bcrl-td3bc"
     networks_of: ClassVar[dict[Part, tuple[str, ...]]] = {**BCRL.networks_of, "reward": ("critic",)}
@@ -37,13 +33,11 @@ class BCRLTD3(BCRL):
     """Standard deviation of the noise on next actions, which smooths Q_R."""
     noise_limit: float = option(0.5, least=0.0, unit="action")
     """Largest noise on next actions."""
-    unsafe_price: float = option(1.0, least=0.0)
-    """Price of Q_C above δ in the policy's loss, with Q_C in spreads of Q_C − V_C in the log."""
 
     @property
-    def schedule(self) -> tuple[tuple[Part, ...], ...]:
-        """Reward critics and policy need each other, so these two are never trained in turn."""
-        return super().schedule if self.phases == "together" else (("cost",), ("reward", "policy"))
+    def climbs(self) -> bool:
+        """Always."""
+        return True
 
     def make_networks(self, key: PRNGKeyArray, spec: Spec) -> Networks:
         """As BCRL's, without V_R."""
@@ -111,43 +105,8 @@ class BCRLTD3(BCRL):
         costs: Costs,
         key: PRNGKeyArray,
     ) -> tuple[Array, Metrics]:
-        """(π − a)² − λ Q_R(s, π, δ) where π is safe, (π − a)² + price · (Q_C(s, π) − δ) where it is not.
-
-        λ = greed / mean |Q_R|. The log's action a is safe in every row, so cloning pulls inwards. What π
-        spends lowers the budget that Q_R sees: reward now is weighed against what the rest could still buy.
-        """
-        features, seen = batch.features, budget.state
-        mean, log_std = networks["actor"](jnp.concatenate([features, self.encode(seen)], axis=1), key)
-        left, safe = self.left(targets, features, mean, seen, costs.value)
-        worth = self.worth(targets, features, mean, left, seen)
-        scale = self.greed / (jnp.mean(jnp.abs(stop_gradient(worth))) + 1e-6)
-        excess = jnp.sum(jnp.maximum(-left, 0.0), axis=-1) / spread(costs.critic - costs.value)
-        clone = jnp.mean((mean - batch.action) ** 2, axis=-1)
-        loss = jnp.mean(clone - scale * jnp.where(safe, worth, 0.0) + self.unsafe_price * excess)
-        # The standard deviation is for candidates alone, which are drawn around the mean.
-        width_loss = -jnp.mean(gaussian_log_density(stop_gradient(mean), log_std, batch.action))
-        metrics = {"policy/loss": loss, "policy/clone_loss": clone.mean(), "policy/unsafe": 1.0 - safe.mean()}
-        return loss + width_loss, metrics
-
-    def left(
-        self, targets: Networks, features: Array, action: Array, seen: Array, v_c: Array
-    ) -> tuple[Float[Array, "b k"], Bool[Array, " b"]]:
-        """δ − Q_C(s, a) for any action, and whether it is safe. `seen` is slack in soft tracking, else δ."""
-        q_c = jnp.max(apply_each(targets["cost_critic"], jnp.concatenate([features, action], axis=1)), axis=0)
-        left = (seen + v_c if self.tracking == "soft" else seen) - q_c
-        return left, jnp.all(left >= 0.0, axis=-1)
-
-    def worth(
-        self, targets: Networks, features: Array, action: Array, left: Array, seen: Array
-    ) -> Float[Array, " b"]:
-        """Q_R, the smaller of the two: it sees what is left in soft tracking, the budget itself in direct."""
-        shown = self.encode(jnp.maximum(left, 0.0) if self.tracking == "soft" else seen)
-        inputs = jnp.concatenate([features, action, shown], axis=1)
-        return jnp.min(apply_each(targets["critic"], inputs)[..., 0], axis=0)
-
-    def actor(
-        self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
-    ) -> BudgetedActor:
-        """As BCRL's, and guarded: an action that is not in the log can be unsafe with slack to spare."""
-        actor = super().actor(state, arrays, normaliser, spec)
-        return dataclasses.replace(cast(BudgetedActor, actor), guarded=True)
+        """`climbing_loss`, all rows cloned alike."""
+        inputs = jnp.concatenate([batch.features, self.encode(budget.state)], axis=1)
+        mean, log_std = networks["actor"](inputs, key)
+        loss, _, _, metrics = self.climbing_loss(targets, batch, budget, costs, mean, log_std, 1.0)
+        return loss, metrics

@@ -68,10 +68,13 @@ _CLONE_FAMILIES: dict[str, Options] = {
 }  # as BCRL's policy
 
 
-def _bcrl(name: str, title: str, regression: str) -> Record:
-    both = {"cost_regression": regression, "reward_regression": regression}
-    options = {} if regression == "expectile" else both
-    return Record(name, title, "bcrl.learn.bcrl:BCRL", "at run time", True, True, options, _BCRL_FAMILIES)
+def _bcrl(name: str, title: str, *, discrete: bool = True, **options: Any) -> Record:
+    where = "bcrl.learn.bcrl:BCRL"
+    return Record(name, title, where, "at run time", True, discrete, options, _BCRL_FAMILIES)
+
+
+def _regressions(name: str) -> Options:
+    return {"cost_regression": name, "reward_regression": name}
 
 
 def _baseline(
@@ -90,9 +93,10 @@ def _baseline(
 METHODS: dict[str, Record] = {
     record.name: record
     for record in (
-        _bcrl("bcrl", "BCRL", "expectile"),
-        _bcrl("bcrl-xql", "BCRL (XQL)", "gumbel"),
-        _bcrl("bcrl-sparse", "BCRL (SparseQL)", "sparse"),
+        _bcrl("bcrl", "BCRL"),
+        _bcrl("bcrl-xql", "BCRL (XQL)", **_regressions("gumbel")),
+        _bcrl("bcrl-sparse", "BCRL (SparseQL)", **_regressions("sparse")),
+        _bcrl("bcrl-gradient", "BCRL (gradient)", discrete=False, extraction="gradient"),
         Record(
             "bcrl-td3bc",
             "BCRL (TD3+BC)",
