@@ -1,0 +1,277 @@
+"""Whether bcrl.runtime (numpy) and the ONNX export act as JAX does: every method, rule and option of acting.
+
+Random networks in the shape of trained ones, saved to a policy file and loaded by each. For each case and
+rule: a batch of states in random stages of their budgets, and whole episodes. JAX's random numbers are handed
+to the others. Two numbers that are compared can be equal up to rounding (a slack and `fallback_below`, the Q_R
+of two candidates), so that the runtimes choose differently; such ties are counted, and the row is put right.
+
+    python benchmarks/runtime_agreement.py [--states 10000] [--episodes 100] [--onnx] [--only NAME]
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import bcrl
+from bcrl import runtime
+from bcrl.data import Schema
+from bcrl.errors import BCRLError
+from bcrl.learn.protocol import Spec, blank_actor
+from bcrl.learn.units import Units
+from bcrl.policy import Policy
+from bcrl.progress import progress
+
+TOLERANCE = 1e-5
+RULES = ("finite-horizon", "soft", "direct", "min")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with the options that change acting, and the task."""
+
+    name: str
+    method: str = "bcrl"
+    options: dict[str, Any] = field(default_factory=dict)
+    costs: int = 1
+    discrete: bool = False
+    units: tuple[float, ...] | None = None
+    schema: Schema = field(default_factory=Schema)
+    candidates: int = 0
+
+
+CASES = [
+    Case("bcrl"),
+    Case("bcrl, candidates", candidates=8),
+    Case("bcrl-xql", "bcrl-xql"),
+    Case("bcrl-sparse", "bcrl-sparse", candidates=4),
+    Case("td3", "bcrl-td3bc"),
+    Case("td3, candidates", "bcrl-td3bc", candidates=8),
+    Case("td3, direct, episodic", "bcrl-td3bc", {"tracking": "direct", "criterion": "episodic"}),
+    Case("direct", options={"tracking": "direct"}, candidates=5),
+    Case("episodic", options={"criterion": "episodic"}, candidates=3),
+    Case("episodic, direct", options={"criterion": "episodic", "tracking": "direct"}),
+    Case("raw budgets", options={"budget_input": "raw", "nonnegative_values": False}),
+    Case("mean fallback", options={"fallback_draws": 0, "fallback_below": 0.5}),
+    Case("two costs", costs=2, candidates=6),
+    Case("two weighted costs", options={"cost_weights": (1.0, 4.0)}, costs=2),
+    Case(
+        "units and bounds",
+        units=(7.5,),
+        schema=Schema(action_low=(-30.0, 0.0, 2.0), action_high=(30.0, 0.5, 9.0)),
+        candidates=4,
+    ),
+    Case("labels", discrete=True, schema=Schema(action_labels=("a", "b", "c"))),
+    Case("labels, direct", options={"tracking": "direct", "support": 0.3}, discrete=True, costs=2),
+    Case("bc-all", "bc-all"),
+    Case("bc-safe", "bc-safe", {"threshold": 10.0}),
+    Case("bc-all, labels", "bc-all", discrete=True),
+    Case("caps", "caps"),
+    Case("caps, five heads", "caps", {"heads": 5, "variant": "faithful"}, units=(3.0,)),
+]
+
+
+def make_policy(
+    case: Case, hidden: tuple[int, ...] = (16, 16), observations: int = 5, actions: int = 3
+) -> Policy:
+    """Random networks with costs of a size where rules differ and the fallback comes in."""
+    method = bcrl.make_method(case.method, hidden=hidden, **case.options)
+    spec = Spec(observations, actions, case.costs, 40, (1.0,) * case.costs, 10, case.discrete)
+    blank = jax.eval_shape(lambda: blank_actor(method, spec))
+    random = np.random.default_rng(sum(map(ord, case.name)))
+
+    def filled(path: Any, leaf: Any) -> jax.Array:
+        name = jax.tree_util.keystr(path)
+        if "weights" in name:
+            values = random.normal(size=leaf.shape) * np.sqrt(2.0 / leaf.shape[-2])
+        elif "norms" in name or "std" in name:
+            values = random.uniform(0.5, 1.5, size=leaf.shape)
+        elif "slack_limit" in name:
+            values = np.full(leaf.shape, 30.0)
+        elif "mean_start_value" in name:
+            values = np.full(leaf.shape, 2.0)
+        else:
+            values = 0.3 * random.normal(size=leaf.shape)
+        last = f"[{len(hidden)}]"
+        if name in (f".cost_value.biases{last}", f".cost_critic.biases{last}", f".critics.biases{last}"):
+            values = values + (2.0 if "value" in name else 2.3)  # a least cost of about 2, actions cost more
+        return jnp.asarray(values, leaf.dtype)
+
+    learned = jax.tree_util.tree_map_with_path(filled, blank)
+    units = Units(case.units) if case.units else None
+    low, high = np.full(observations, -2.0, np.float32), np.full(observations, 2.0, np.float32)
+    observed = runtime.ObservedRange(low, high)
+    return Policy(learned, method, spec, {"seed": 0}, units, case.schema, observed=observed)
+
+
+def rules_of(case: Case) -> tuple[str, ...]:
+    return RULES if case.method.startswith("bcrl") else ("finite-horizon",)
+
+
+def noise_of(episode: Any) -> Callable[[str, tuple[int, ...]], np.ndarray]:
+    """The random numbers that a JAX episode is about to draw, or has drawn since it last observed."""
+
+    def draw(key: Any, step: Any, kind: str, count: int, size: int) -> jax.Array:
+        key = jax.random.fold_in(key, step)
+        key = jax.random.fold_in(key, 1) if kind == "fallback" else key
+        return jax.random.normal(key, (count, size))
+
+    def noise(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+        memory = episode.memory
+        one = lambda key, step: draw(key, step, kind, shape[-2], shape[-1])  # noqa: E731
+        return np.asarray(
+            jax.vmap(one)(memory.key, memory.step) if episode.batched else one(memory.key, memory.step)
+        )
+
+    return noise
+
+
+@dataclass
+class Found:
+    """What a comparison found; differences are shares of the action's range, and of slack and V_C."""
+
+    compared: int = 0
+    action: float = 0.0
+    slack: float = 0.0
+    ties: int = 0
+    fallback: int = 0
+
+    def __or__(self, other: "Found") -> "Found":
+        return Found(
+            self.compared + other.compared,
+            max(self.action, other.action),
+            max(self.slack, other.slack),
+            self.ties + other.ties,
+            self.fallback + other.fallback,
+        )
+
+
+def compare(
+    case: Case,
+    rule: str,
+    jax_policy: Policy,
+    start: Callable[..., Any],
+    rows: int,
+    steps: int,
+    adopt: Callable[[Any, Any, np.ndarray], None],
+    out_of_range: str = "ignore",
+) -> Found:
+    """`rows` episodes of `steps` steps by JAX and by another runtime, with the same noise.
+
+    `start(**arguments)` begins the other's; `adopt(theirs, ours, rows)` copies JAX's memory after a tie.
+    """
+    random = np.random.default_rng(rows + steps)
+    k, d = case.costs, jax_policy.spec.observation_size
+    unit = np.array(jax_policy.units.cost)
+    told = {
+        "threshold": random.uniform(0, 12, (rows, k)) * unit,
+        "horizon": random.integers(steps, 41, rows),
+        "execution": rule,
+        "candidates": case.candidates,
+        "out_of_range": out_of_range,
+    }
+    if not case.method.startswith("bcrl"):
+        del told["execution"], told["candidates"]
+    ours = jax_policy.start(**told)
+    theirs = start(noise=noise_of(ours), **told)
+    width = np.ones(jax_policy.spec.action_size)
+    if case.schema.action_low:
+        width = (np.array(case.schema.action_high) - np.array(case.schema.action_low)) / 2
+    found = Found()
+    for _ in range(steps):
+        seen = random.normal(size=(rows, d)).astype(np.float32)
+        wanted, got = ours.act(seen), theirs.act(seen)
+        if case.discrete:
+            gap = (wanted != got).astype(float)
+        else:
+            gap = np.abs(wanted - got).max(-1, initial=0, where=True) if case.schema.action_low == () else 0
+            gap = (np.abs(wanted - got) / width).max(-1)
+        scale = unit * (3.0 + np.abs(ours.slack / unit))
+        slack_gap = (np.abs(ours.slack - theirs.slack) / scale).max(-1)
+        tie = (gap > TOLERANCE) | (ours.fallback != theirs.fallback)
+        found |= Found(
+            rows,
+            float(gap[~tie].max(initial=0)),
+            float(slack_gap.max()),
+            int(tie.sum()),
+            int(ours.fallback.sum()),
+        )
+        cost = random.uniform(0, 1, (rows, k)).astype(np.float32) * unit.astype(np.float32)
+        ours.observe(cost)
+        theirs.observe(cost)
+        if tie.any():
+            adopt(theirs, ours, tie)
+    return found
+
+
+def adopt_numpy(theirs: runtime.Episode, ours: Any, rows: np.ndarray) -> None:
+    for name in ("budget", "slack", "spent"):
+        if name in theirs.memory:
+            theirs.memory[name] = np.where(
+                rows[:, None], np.asarray(getattr(ours.memory, name)), theirs.memory[name]
+            )
+
+
+def check(
+    case: Case, states: int, episodes: int, onnx: bool, hidden: tuple[int, ...]
+) -> Iterator[tuple[str, str, Found]]:
+    """(rule, runtime, what was found) of a case: states in batches of 1,000 over ten steps, then episodes."""
+    policy = make_policy(case, hidden)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "policy.bcrl"
+        policy.save(path)
+        others: dict[str, tuple[Any, Any]] = {"numpy": (runtime.load(path).start, adopt_numpy)}
+        for rule in rules_of(case):
+            for name, (start, adopt) in others.items():
+                found = Found()
+                if states:
+                    found |= compare(case, rule, policy, start, max(states // 10, 1), min(10, states), adopt)
+                if episodes:
+                    found |= compare(case, rule, policy, start, episodes, 40, adopt, "ignore")
+                yield rule, name, found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--states", type=int, default=10_000)
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--hidden", type=int, nargs="*", default=[64, 64])
+    parser.add_argument("--onnx", action="store_true")
+    parser.add_argument("--only", default="")
+    asked = parser.parse_args()
+    cases = [case for case in CASES if asked.only in case.name]
+    worst = Found()
+    rows = []
+    with progress("comparing", len(cases), "cases") as tick:
+        for case in cases:
+            for rule, name, found in check(
+                case, asked.states, asked.episodes, asked.onnx, tuple(asked.hidden)
+            ):
+                rows.append((case.name, rule, name, found))
+                worst |= found
+            tick(note=case.name)
+    print(
+        f"{'case':<22} {'rule':<15}{'by':<6}{'compared':>9}{'action':>9}{'slack':>9}{'ties':>5}{'fallb.':>7}"
+    )
+    for case_name, rule, name, f in rows:
+        print(
+            f"{case_name:<22} {rule:<15}{name:<6}{f.compared:>9,}{f.action:>9.1e}{f.slack:>9.1e}{f.ties:>5}"
+            f"{f.fallback / f.compared:>7.0%}"
+        )
+    print(
+        f"worst: action {worst.action:.1e}, slack {worst.slack:.1e}; ties {worst.ties} of {worst.compared:,}"
+    )
+    if worst.action > TOLERANCE or worst.slack > TOLERANCE or worst.ties > 1e-4 * worst.compared:
+        raise BCRLError("the runtimes do not agree")
+
+
+if __name__ == "__main__":
+    main()
