@@ -17,10 +17,14 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+else:  # importing it takes as long as reading a policy
+    ArrayLike = Any
 
 if __name__ == "bcrl.runtime":
     from bcrl.errors import BCRLError, brief, brief_repr
@@ -412,6 +416,11 @@ def _is_number(value: Any, most: float = 3.5e38) -> bool:
     return type(value) in (int, float) and abs(value) < most
 
 
+def _fits_int32(value: Any) -> bool:
+    """Whether JAX takes the number too: it takes a whole one as int32."""
+    return _is_number(value, 1e300) and (type(value) is float or abs(value) <= LARGEST)
+
+
 class Spec(NamedTuple):
     """The sizes of the task."""
 
@@ -574,7 +583,7 @@ def _options(header: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if isinstance(allowed, tuple):
             fits = any(value is x or (isinstance(x, str) and value == x) for x in allowed)
         elif isinstance(allowed, list):
-            fits = _is_number(value, 1e300) and allowed[0] <= value <= allowed[1]
+            fits = _fits_int32(value) and allowed[0] <= value <= allowed[1]
             fits = fits and (isinstance(value, int) or not isinstance(allowed[0], int))
         elif option == "hidden":
             fits = isinstance(value, list | tuple) and 1 <= len(value) <= 64
@@ -593,7 +602,8 @@ def _spec(parts: Any) -> Spec:
         raise BCRLError(f"the header's spec is damaged ({brief_repr(parts)})") from None
     sizes = (spec.observation_size, spec.action_size, spec.cost_count, spec.horizon, spec.steps)
     whole = all(type(n) is int and 1 <= n <= LARGEST for n in sizes) and type(spec.discrete) is bool
-    if not whole or len(spec.max_cost) != spec.cost_count or not all(map(_is_number, spec.max_cost)):
+    costs = all(_fits_int32(cost) and cost >= 0 for cost in spec.max_cost)
+    if not whole or len(spec.max_cost) != spec.cost_count or not costs:
         raise BCRLError(f"the header's spec is damaged ({brief_repr(parts)})")
     return spec
 
