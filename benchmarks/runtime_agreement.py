@@ -10,9 +10,11 @@ counted, and the row is put right.
 """
 
 import argparse
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import bcrl
 from bcrl import runtime
 from bcrl.data import Schema
 from bcrl.errors import BCRLError
+from bcrl.export import export_onnx
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.learn.units import Units
 from bcrl.policy import Policy
@@ -217,15 +220,70 @@ def adopt_numpy(theirs: runtime.Episode, ours: Any, rows: np.ndarray) -> None:
             )
 
 
+class OnnxEpisode:
+    """An exported policy in onnxruntime, with the calls of an episode."""
+
+    def __init__(self, files: dict[str, Path], noise: Callable[[str, tuple[int, ...]], np.ndarray]):
+        import onnxruntime
+
+        one = onnxruntime.SessionOptions()
+        one.intra_op_num_threads = 1
+        self.parts = {name: onnxruntime.InferenceSession(path, one) for name, path in files.items()}
+        self.noise = noise
+
+    def start(self, threshold: np.ndarray, horizon: np.ndarray) -> None:
+        told = {"threshold": np.float32(threshold), "horizon": np.int64(horizon)[:, None]}
+        (self.state,) = self.parts["start"].run(None, told)
+
+    def act(self, seen: np.ndarray) -> np.ndarray:
+        given = {"observation": seen, "state": self.state}
+        for entry in self.parts["act"].get_inputs():
+            if entry.name.startswith("noise_"):
+                given[entry.name] = self.noise(entry.name[6:], (len(seen), *entry.shape[1:]))
+        names = [entry.name for entry in self.parts["act"].get_outputs()]
+        found = dict(zip(names, self.parts["act"].run(None, given), strict=True))
+        self.slack, self.fallback, self.state = (found[name] for name in ("slack", "fallback", "state_out"))
+        self.outside = found.get("outside")
+        return found["action"]
+
+    def observe(self, cost: np.ndarray) -> None:
+        (self.state,) = self.parts["observe"].run(None, {"state": self.state, "cost": cost})
+
+
+def onnx_start(policy: runtime.Policy, folder: Path) -> Callable[..., OnnxEpisode]:
+    """`start` of an exported policy, as `compare` takes it."""
+
+    def start(noise: Any, threshold: Any, horizon: Any, out_of_range: str, **how: Any) -> OnnxEpisode:
+        files = export_onnx(policy, folder / "policy.onnx", out_of_range=out_of_range, **how)
+        episode = OnnxEpisode(files, noise)
+        episode.start(threshold, horizon)
+        return episode
+
+    return start
+
+
+def adopt_onnx(theirs: OnnxEpisode, ours: Any, rows: np.ndarray) -> None:
+    about = json.loads(theirs.parts["act"].get_modelmeta().custom_metadata_map["bcrl"])
+    for name in ("budget", "slack"):
+        if name in about["state"]:
+            place = slice(*about["state"][name])
+            now = np.asarray(getattr(ours.memory, name))
+            theirs.state[:, place] = np.where(rows[:, None], now, theirs.state[:, place])
+
+
 def check(case: Case, episodes: int, hidden: tuple[int, ...]) -> Iterator[tuple[str, str, Found]]:
     """(rule, runtime, what was found) of whole episodes of a case."""
     policy = make_policy(case, hidden)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.bcrl"
         policy.save(path)
+        loaded = runtime.load(path)
+        others: dict[str, Any] = {"numpy": (loaded.start, adopt_numpy)}
+        if find_spec("onnxruntime"):
+            others["onnx"] = onnx_start(loaded, Path(folder)), adopt_onnx
         for rule in rules_of(case):
-            found = compare(case, rule, policy, runtime.load(path).start, episodes, STEPS, adopt_numpy)
-            yield rule, "numpy", found
+            for name, (start, adopt) in others.items():
+                yield rule, name, compare(case, rule, policy, start, episodes, STEPS, adopt)
 
 
 def main() -> None:

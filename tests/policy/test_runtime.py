@@ -348,7 +348,8 @@ def test_the_module_alone_needs_numpy_alone(path, tmp_path):
         "e.act([0.1] * 5); e.observe(1)\n"
         "try: e.observe(1)\n"
         "except rt.BCRLError as error: print(error)\n"
-        "outside = {n.partition('.')[0] for n in sys.modules} - {'cython_runtime'} - set(sys.stdlib_module_names)\n"
+        "loaded = {n.partition('.')[0] for n in sys.modules} - {'cython_runtime'}\n"
+        "outside = loaded - set(sys.stdlib_module_names)\n"
         "print(sorted(n for n in outside if not n.startswith('_')))\n"
     )
     words = [sys.executable, "-I", "-c", code, str(tmp_path), str(path)]
