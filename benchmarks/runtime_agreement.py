@@ -176,7 +176,7 @@ def compare(
     k, d = case.costs, jax_policy.spec.observation_size
     unit = np.array(jax_policy.units.cost)
     told = {
-        "threshold": random.uniform(0, 12, (rows, k)) * unit,
+        "threshold": random.uniform(0, 60, (rows, k)) * unit,
         "horizon": random.integers(steps, STEPS + 1, rows),
         "execution": rule,
         "candidates": case.candidates,

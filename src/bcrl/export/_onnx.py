@@ -93,7 +93,7 @@ class _Export:
         parts |= {"spent": zeros, "budget": budget, "charge": zeros}
         if "slack" in self.places:
             parts["slack"] = g("Sub", budget, self.actor.mean_start_value)  # type: ignore[attr-defined]
-        g.output(g.concat(*(parts[name] for name in self.places)), "state", "FLOAT", self.width)
+        g.output(g.concat(*(parts[name] for name in self.places)), "state_out", "FLOAT", self.width)
 
     def observe(self, g: Graph) -> None:
         """(state, cost) → state."""
@@ -104,7 +104,7 @@ class _Export:
             if name in state:
                 left = g("Div", g("Sub", state[name], price), float(self.actor.gamma))
                 parts[name] = g("Min", left, self.actor.slack_limit)  # type: ignore[attr-defined]
-        g.output(g.concat(*(parts[name] for name in self.places)), "state", "FLOAT", self.width)
+        g.output(g.concat(*(parts[name] for name in self.places)), "state_out", "FLOAT", self.width)
 
     def factor(self, g: Graph, steps_left: str) -> str:
         """(1 − γ^n) / ((1 − γ) n), in float64: ONNX has no expm1."""
