@@ -21,6 +21,7 @@ class Graph:
         self.name = name
         self.nodes: list[Any] = []
         self.constants: dict[str, Any] = {}
+        self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
 
@@ -34,13 +35,15 @@ class Graph:
         return out
 
     def constant(self, value: np.ndarray | float) -> str:
+        """Equal constants are stored once: the cost critics are used several times."""
         from onnx import numpy_helper
 
-        array = np.asarray(value)
-        array = array.astype(np.float32) if type(value) is float else array
-        name = f"constant_{len(self.constants)}"
-        self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        return name
+        array = np.asarray(value, np.float32 if type(value) is float else None, order="C")
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._known:
+            name = self._known[key] = f"constant_{len(self._known)}"
+            self.constants[name] = numpy_helper.from_array(array, name)
+        return self._known[key]
 
     def input(self, name: str, kind: str, *shape: int) -> str:
         self.inputs.append(_described(name, kind, shape))
