@@ -230,9 +230,10 @@ class OnnxEpisode:
         one.intra_op_num_threads = 1
         self.parts = {name: onnxruntime.InferenceSession(path, one) for name, path in files.items()}
         self.noise = noise
+        self.state: Any = None
 
     def start(self, threshold: np.ndarray, horizon: np.ndarray) -> None:
-        told = {"threshold": np.float32(threshold), "horizon": np.int64(horizon)[:, None]}
+        told = {"threshold": np.float32(threshold), "horizon": np.asarray(horizon, np.int64)[:, None]}
         (self.state,) = self.parts["start"].run(None, told)
 
     def act(self, seen: np.ndarray) -> np.ndarray:
@@ -241,7 +242,7 @@ class OnnxEpisode:
             if entry.name.startswith("noise_"):
                 given[entry.name] = self.noise(entry.name[6:], (len(seen), *entry.shape[1:]))
         names = [entry.name for entry in self.parts["act"].get_outputs()]
-        found = dict(zip(names, self.parts["act"].run(None, given), strict=True))
+        found: dict[str, Any] = dict(zip(names, self.parts["act"].run(None, given), strict=True))
         self.slack, self.fallback, self.state = (found[name] for name in ("slack", "fallback", "state_out"))
         self.outside = found.get("outside")
         return found["action"]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:  # importing it takes as long as reading a policy
     ArrayLike = Any
 
-if __name__ == "bcrl.runtime":
+if TYPE_CHECKING or __name__ == "bcrl.runtime":
     from bcrl.errors import BCRLError, brief, brief_repr
 else:  # a copy without the package
 
@@ -533,7 +533,7 @@ def _tensors(
     if end != size:
         raise ValueError(f"{size:,} bytes of tensors, {end:,} expected")
     body = np.empty(end // 4, "<f4")
-    if file.readinto(memoryview(body).cast("B")) != end:
+    if file.readinto(body.data.cast("B")) != end:
         raise ValueError("it ends too early")
     found = {}
     for name, shape in wanted.items():
@@ -558,7 +558,7 @@ def _check_digest(path: Any, header: dict[str, Any], tensors: dict[str, np.ndarr
     digest = hashlib.sha256(json.dumps(known, sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(f"{name} float32 {tensors[name].shape}\n".encode())
-        digest.update(tensors[name])
+        digest.update(tensors[name].data)
     if header.get("sha256") != digest.hexdigest():
         raise BCRLError(f"{path}: is damaged (its digest does not agree): copy it again, or train again")
 
@@ -889,7 +889,7 @@ class TrackingActor(Actor):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Actions, whether they are the policy's own, and their Q_C where it is known."""
         rows, a, k = len(features), self.spec.action_size, self.spec.cost_count
-        allowed = (slack >= np.float32(self.options["fallback_below"])).all(-1)
+        allowed: np.ndarray = np.all(slack >= np.float32(self.options["fallback_below"]), -1)
         action, cost = np.empty((rows, a), np.float32), None
         go = _where(allowed)
         if go is not None:
@@ -939,12 +939,12 @@ class TrackingActor(Actor):
         cheap = supported(self.fallback, features, share)
         every, budget = np.eye(n, dtype=np.float32), slack + value
         cost, worth = self.compared(features, np.broadcast_to(every, (rows, n, n)), budget)
-        safe = good & (cost <= budget[:, None]).all(-1)
-        allowed = safe.any(-1)
+        safe = good & np.all(cost <= budget[:, None], -1)
+        allowed: np.ndarray = np.any(safe, -1)
         best = np.where(safe, worth, -np.inf).argmax(-1)
         cheapest = np.where(cheap, cost @ self.omega, np.inf).argmin(-1)
         chosen = np.where(allowed, best, cheapest)
-        known = np.isfinite(cost).all((-2, -1)) & np.isfinite(worth).all(-1)
+        known: np.ndarray = np.all(np.isfinite(cost), (-2, -1)) & np.all(np.isfinite(worth), -1)
         action = np.where(known[:, None], every[chosen], np.float32(np.nan))
         return action, allowed, cost[np.arange(rows), chosen]
 

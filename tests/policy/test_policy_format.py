@@ -67,10 +67,7 @@ def test_every_field_and_tensor_is_in_the_document(tmp_path):
         fields = {*header, *header["spec"], *header["units"], *header["schema"]}
         acting = runtime.METHODS[header["method"]][0]
         assert not sorted({*fields, *acting} - spans)
-        plain = {
-            re.sub(r"\[\d+\]", "[i]", re.sub(r"norms\[\d+\]", "norms[i]", n, count=1), count=1)
-            for n in tensors
-        }
+        plain = {re.sub(r"(weights|biases|norms)\[\d+\]", r"\1[i]", tensor) for tensor in tensors}
         assert not sorted(plain - spans)
 
 

@@ -25,7 +25,9 @@ class Graph:
         self.inputs: list[Any] = []
         self.outputs: list[Any] = []
 
-    def __call__(self, operator: str, *inputs: str | np.ndarray | float, **attributes: Any) -> str:
+    def __call__(
+        self, operator: str, *inputs: str | np.ndarray | np.generic | float, **attributes: Any
+    ) -> str:
         """Adds an operator with one output; arrays and floats become constants."""
         from onnx import helper
 
@@ -34,7 +36,7 @@ class Graph:
         self.nodes.append(helper.make_node(operator, names, [out], **attributes))
         return out
 
-    def constant(self, value: np.ndarray | float) -> str:
+    def constant(self, value: np.ndarray | np.generic | float) -> str:
         """Equal constants are stored once: the cost critics are used several times."""
         from onnx import numpy_helper
 
