@@ -9,16 +9,17 @@ Python's own start; the runtime is the module that `bcrl export --to numpy` writ
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 CHILD = r"""
-import sys, time
+import os, sys, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 kind, path, began, calls = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
 imported = time.time()
 if kind == "numpy":
@@ -59,14 +60,9 @@ LIMITS = {"act": 0.5e-3, "act, 32 candidates": 3e-3, "first action": 0.2, "memor
 
 def child(kind: str, path: Path, calls: int) -> dict[str, float]:
     """The figures of one fresh process."""
-    import time
-
     isolated = ["-I"] if kind == "numpy" else []
-    core = min(os.sched_getaffinity(0))
     words = [sys.executable, *isolated, "-c", CHILD, kind, str(path), str(time.time()), str(calls)]
-    done = subprocess.run(
-        words, capture_output=True, text=True, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})
-    )
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 

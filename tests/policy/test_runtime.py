@@ -58,8 +58,8 @@ def test_numpy_acts_as_jax_does(name, rule, out_of_range, tmp_path):
     start = runtime.load(tmp_path / "p.bcrl").start
     found = compare(case, rule, policy, start, 50, 10, adopt_numpy, out_of_range)
     assert found.ties == 0
-    assert found.action < TOLERANCE
-    assert found.slack < TOLERANCE
+    assert found.worst < TOLERANCE
+    assert 0 < found.fallback < found.compared or name == "bc-all, labels"
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -102,7 +102,7 @@ class _Export:
         parts = state | {"step": g("Add", state["step"], 1.0), "spent": g("Add", state["spent"], paid)}
         for name, price in (("budget", paid), ("slack", state.get("charge", ""))):
             if name in state:
-                left = g("Div", g("Sub", state[name], price), float(self.actor.gamma))
+                left = g("Mul", g("Sub", state[name], price), self.actor.growth)  # type: ignore[attr-defined]
                 parts[name] = g("Min", left, self.actor.slack_limit)  # type: ignore[attr-defined]
         g.output(g.concat(*(parts[name] for name in self.places)), "state_out", "FLOAT", self.width)
 
