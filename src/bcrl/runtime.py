@@ -443,22 +443,30 @@ class Calibration(NamedTuple):
     horizon: int
 
     def told(self, wanted: Any, horizon: Any, execution: str, candidates: int) -> np.ndarray:
-        """The thresholds to tell the policy; refuses other settings than those of the table."""
-        for name, value in (("horizon", horizon), ("execution", execution), ("candidates", candidates)):
-            if np.any(np.asarray(value) != getattr(self, name)):
-                raise BCRLError(
-                    f"{name} is {value}, but the policy was calibrated with {getattr(self, name)}: "
-                    "use that, or calibrate again"
-                )
-        try:
-            given = np.asarray(wanted, float)
-            return np.reshape([self.table[value] for value in given.ravel().tolist()], given.shape)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            listed = ", ".join(f"{value:g}" for value in self.table)
+        return told(self, wanted, horizon, execution, candidates)
+
+
+def told(calibration: Any, wanted: Any, horizon: Any, execution: str, candidates: int) -> np.ndarray:
+    """The thresholds to tell a calibrated policy; refuses other settings than those of its table.
+
+    Nothing is interpolated: between two entries the cost may lie above both.
+    """
+    for name, value in (("horizon", horizon), ("execution", execution), ("candidates", candidates)):
+        if np.any(np.asarray(value) != getattr(calibration, name)):
             raise BCRLError(
-                f"threshold is {wanted}, but the policy was calibrated for {listed}: give one of these, "
-                "or calibrate again"
-            ) from None
+                f"{name} is {value}, but the policy was calibrated with {getattr(calibration, name)}: "
+                "use that, or calibrate again"
+            )
+    known = dict(calibration.table)
+    try:
+        given = np.asarray(wanted, float)
+        return np.reshape([known[value] for value in given.ravel().tolist()], given.shape)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        listed = ", ".join(f"{value:g}" for value in known)
+        raise BCRLError(
+            f"threshold is {wanted}, but the policy was calibrated for {listed}: give one of these, "
+            "or calibrate again"
+        ) from None
 
 
 def load(path: str | os.PathLike) -> "Policy":
