@@ -79,13 +79,12 @@ def main() -> None:
 
     from bcrl.export import export_numpy
     from bcrl.progress import progress
-    from bcrl.runtime import load
 
     figures: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.bcrl"
         make_policy(Case("speed"), tuple(asked.hidden), asked.observations, asked.actions).save(path)
-        export_numpy(load(path), path, Path(folder) / "numpy")
+        export_numpy(path, Path(folder) / "numpy")
         kinds = {"numpy": Path(folder) / "numpy" / path.name, "jax": path}
         with progress("measuring", 2 * (asked.repeats + 1), "processes") as tick:
             for kind, place in kinds.items():

@@ -260,11 +260,12 @@ class OnnxEpisode:
         (self.state,) = self.parts["observe"].run(None, {"state": self.state, "cost": cost})
 
 
-def onnx_start(policy: runtime.Policy, folder: Path) -> Callable[..., OnnxEpisode]:
+def onnx_start(path: Path) -> Callable[..., OnnxEpisode]:
     """`start` of an exported policy, as `compare` takes it."""
 
     def start(noise: Any, threshold: Any, horizon: Any, out_of_range: str, **how: Any) -> OnnxEpisode:
-        files = export_onnx(policy, folder / "policy.onnx", out_of_range=out_of_range, **how)
+        leave: Any = "fallback" if out_of_range == "fallback" else "warn"
+        files = export_onnx(path, path.with_suffix(".onnx"), out_of_range=leave, **how)
         episode = OnnxEpisode(files, noise)
         episode.start(threshold, horizon)
         return episode
@@ -287,10 +288,9 @@ def check(case: Case, episodes: int, hidden: tuple[int, ...]) -> Iterator[tuple[
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.bcrl"
         policy.save(path)
-        loaded = runtime.load(path)
-        others: dict[str, Any] = {"numpy": (loaded.start, adopt_numpy)}
+        others: dict[str, Any] = {"numpy": (runtime.load(path).start, adopt_numpy)}
         if find_spec("onnxruntime"):
-            others["onnx"] = onnx_start(loaded, Path(folder)), adopt_onnx
+            others["onnx"] = onnx_start(path), adopt_onnx
         for rule in rules_of(case):
             for name, (start, adopt) in others.items():
                 yield rule, name, compare(case, rule, policy, start, episodes, STEPS, adopt)

@@ -17,7 +17,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -51,7 +51,8 @@ else:  # a copy without the package
 
 LARGEST = 2**31 - 1
 MOST_TABLE = 2**24  # bytes of a file's JSON; those of real files have some thousand
-EXECUTIONS = ("finite-horizon", "soft", "direct", "min")
+Execution = Literal["finite-horizon", "soft", "direct", "min"]
+EXECUTIONS = get_args(Execution)
 OutOfRange = Literal["warn", "fallback", "ignore"]
 Noise = Callable[[str, tuple[int, ...]], ArrayLike]
 """Called with "candidates" or "fallback" and a shape, (n, a) or (batch, n, a): standard normal numbers."""
@@ -1025,7 +1026,7 @@ class Policy(CheckedPolicy):
         threshold: ArrayLike | None = None,
         budget: ArrayLike | None = None,
         horizon: ArrayLike | None = None,
-        execution: str | None = None,
+        execution: Execution | None = None,
         candidates: int = 0,
         batch: int | None = None,
         calibrated: bool = False,

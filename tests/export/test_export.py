@@ -31,12 +31,13 @@ def saved(case: Case, folder: Path) -> Path:
 def test_onnx_acts_as_numpy_does(number, tmp_path):
     """And numpy as JAX: test_runtime.py. benchmarks/runtime_agreement.py compares all three at length."""
     case = CASES[number]
-    policy = runtime.load(saved(case, tmp_path))
+    path = saved(case, tmp_path)
+    policy = runtime.load(path)
     rules = rules_of(case)
     rule = rules[number % len(rules)]
     how = {"execution": rule, "candidates": case.candidates} if policy.tracks_budgets else {}
     leave = "fallback" if policy.tracks_budgets and number % 2 else "warn"
-    files = export_onnx(policy, tmp_path / "p.onnx", out_of_range=leave, **how)
+    files = export_onnx(path, tmp_path / "p.onnx", out_of_range=leave, **how)
     rng, rows, k = np.random.default_rng(number), 40, case.costs
     drawn: dict[str, np.ndarray] = {}
 
@@ -70,8 +71,9 @@ def test_onnx_acts_as_numpy_does(number, tmp_path):
 
 
 def test_a_bare_budget_is_a_threshold_without_horizon(tmp_path):
-    policy = runtime.load(saved(NAMES["mean fallback"], tmp_path))
-    files = export_onnx(policy, tmp_path / "p.onnx", execution="soft")
+    path = saved(NAMES["mean fallback"], tmp_path)
+    policy = runtime.load(path)
+    files = export_onnx(path, tmp_path / "p.onnx", execution="soft")
     ours, theirs = policy.start(budget=[3.0, 8.0]), OnnxEpisode(files, lambda kind, shape: np.zeros(shape))
     theirs.start(np.array([[3.0], [8.0]]), np.zeros(2))
     seen = np.zeros((2, 5), np.float32)
@@ -83,7 +85,7 @@ def test_the_graphs_say_what_they_are(tmp_path):
     import onnx
 
     path = saved(NAMES["bcrl"], tmp_path)
-    files = export_onnx(runtime.load(path), tmp_path / "p.onnx", execution="min", candidates=4)
+    files = export_onnx(path, tmp_path / "p.onnx", execution="min", candidates=4)
     for part, file in files.items():
         model = onnx.load(file)
         onnx.checker.check_model(model, full_check=True)
@@ -104,9 +106,9 @@ def test_the_graphs_say_what_they_are(tmp_path):
     ],
 )
 def test_what_no_graph_can_do_is_refused(name, how, words, tmp_path):
-    policy = runtime.load(saved(NAMES[name], tmp_path))
+    path = saved(NAMES[name], tmp_path)
     with pytest.raises(BCRLError, match=words):
-        export_onnx(policy, tmp_path / "p.onnx", **how)
+        export_onnx(path, tmp_path / "p.onnx", **how)
     assert not list(tmp_path.glob("*.onnx"))
 
 
@@ -114,9 +116,9 @@ def test_without_onnx_the_extra_is_named(tmp_path, monkeypatch):
     import bcrl.errors
 
     monkeypatch.setattr(bcrl.errors, "find_spec", lambda name: None)
-    policy = runtime.load(saved(NAMES["bcrl"], tmp_path))
+    path = saved(NAMES["bcrl"], tmp_path)
     with pytest.raises(BCRLError, match=r"needs onnx: pip install 'bcrl\[onnx\]'"):
-        export_onnx(policy, tmp_path / "p.onnx")
+        export_onnx(path, tmp_path / "p.onnx")
 
 
 @pytest.mark.parametrize("name", ["units and bounds", "labels, direct", "caps"])
@@ -194,8 +196,9 @@ def program(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("name", ["mean fallback", "units and bounds", "labels"])
 def test_a_program_in_c_acts_as_numpy_does(name, program, tmp_path):
-    policy = runtime.load(saved(NAMES[name], tmp_path))
-    files = export_onnx(policy, tmp_path / "p.onnx", execution="min", candidates=NAMES[name].candidates)
+    path = saved(NAMES[name], tmp_path)
+    policy = runtime.load(path)
+    files = export_onnx(path, tmp_path / "p.onnx", execution="min", candidates=NAMES[name].candidates)
     rng, unit, rows = np.random.default_rng(3), float(policy.units[0]), 12
     seen, cost = rng.normal(size=(rows, 5)).astype(np.float32), rng.random(rows).astype(np.float32) * unit
     steps = "\n".join(

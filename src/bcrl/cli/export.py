@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bcrl.budget import Execution
+from bcrl.runtime import Execution
 
 
 @dataclass
@@ -38,14 +38,16 @@ class Command:
         from bcrl.cli.terminal import next_step
         from bcrl.errors import BCRLError
         from bcrl.export import export_numpy, export_onnx
-        from bcrl.runtime import load
 
-        policy = load(self.policy)
         if self.to == "onnx":
             check_file(self.out, (".onnx",), self.overwrite)
-            leave = "fallback" if self.out_of_range == "fallback" else "warn"
-            how = {"execution": self.execution, "candidates": self.candidates, "out_of_range": leave}
-            files = export_onnx(policy, self.out, **how)
+            files = export_onnx(
+                self.policy,
+                self.out,
+                execution=self.execution,
+                candidates=self.candidates,
+                out_of_range="fallback" if self.out_of_range == "fallback" else "warn",
+            )
         else:
             if self.execution or self.candidates or self.out_of_range != "report":
                 raise BCRLError(
@@ -55,7 +57,7 @@ class Command:
                 not self.out.is_dir() or (any(self.out.iterdir()) and not self.overwrite)
             ):
                 raise BCRLError(f"--out {self.out} exists; choose another name or give --overwrite")
-            files = export_numpy(policy, self.policy, self.out)
+            files = export_numpy(self.policy, self.out)
         for path in files.values():
             print(f"{path}: {path.stat().st_size:,} bytes")
         if self.to == "numpy":

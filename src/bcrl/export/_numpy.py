@@ -1,12 +1,13 @@
 """A policy with the module that executes it, for machines that have numpy and nothing else."""
 
+import os
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path, write_text
-from bcrl.runtime import Policy
+from bcrl.runtime import load
 
 EXAMPLE = '''"""One episode of the policy beside this file; needs numpy alone: python example.py"""
 
@@ -39,8 +40,9 @@ Observations: {observations}. Actions: {actions}. Costs: {costs}. Horizon of the
 """
 
 
-def export_numpy(policy: Policy, source: Path, out: Path) -> dict[str, Path]:
-    """Copies the policy file into a folder, with the runtime, an example and a README."""
+def export_numpy(source: str | os.PathLike, out: str | os.PathLike) -> dict[str, Path]:
+    """Copies a policy file into a folder, with the runtime, an example and a README."""
+    policy, source, out = load(source), Path(source), Path(out)
     spec, schema = policy.spec, policy.schema
     if source.name in ("bcrl_runtime.py", "example.py", "README.md"):
         raise BCRLError(f"{source}: would be overwritten by a file of the export: rename it to *.bcrl")

@@ -5,6 +5,7 @@ state and what a caller must check itself.
 """
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,27 @@ import numpy as np
 
 from bcrl.errors import BCRLError, need
 from bcrl.export._graph import IR_VERSION, OPSET, Graph, whole
-from bcrl.runtime import MLP, ClonedActor, Policy, SwitchingActor, TrackingActor
+from bcrl.runtime import MLP, ClonedActor, Execution, OutOfRange, Policy, SwitchingActor, TrackingActor, load
 
 INFINITE = np.float32(np.inf)
 
 
 def export_onnx(
-    policy: Policy,
-    out: Path,
+    source: str | os.PathLike,
+    out: str | os.PathLike,
     *,
-    execution: str | None = None,
+    execution: Execution | None = None,
     candidates: int = 0,
-    out_of_range: str = "warn",
+    out_of_range: OutOfRange = "warn",
 ) -> dict[str, Path]:
-    """Writes the graphs of a policy for one execution rule: `out`, and two more beside it.
+    """Writes the graphs of a policy file for one execution rule: act into `out`, start and observe beside it.
 
-    With `out_of_range="fallback"` the fallback acts outside the log's range; else that is an output alone.
+    With `out_of_range="fallback"` the fallback acts outside the log's range; else the graph only says so.
     """
     need("onnx", extra="onnx")
-    asked = policy.asked(0.0 if policy.spec.cost_count == 1 else np.zeros(policy.spec.cost_count), None, None,
-                         execution, candidates, None, False)  # fmt: skip
+    policy, out = load(source), Path(out)
+    told = 0.0 if policy.spec.cost_count == 1 else np.zeros(policy.spec.cost_count)
+    asked = policy.asked(told, None, None, execution, candidates, None, False)
     log = policy.range_for(out_of_range)
     if asked.candidates > 10_000:
         raise BCRLError(f"candidates is {candidates}, but a graph takes 10,000 at most")
