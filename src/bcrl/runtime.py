@@ -720,7 +720,7 @@ class MLP:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """(rows, inputs) to (rows, outputs), or (members, rows, outputs)."""
         for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            x = x @ weight
+            x = _product(x, weight)
             x += bias
             if i == len(self.weights) - 1:
                 break
@@ -730,6 +730,18 @@ class MLP:
                 x += self.norms[i][1]
             np.maximum(x, 0.0, out=x)
         return x
+
+
+def _product(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """x @ weight. For a few rows by columns: OpenBLAS copies no weights for products up to this size."""
+    rows, inputs = x.shape[-2:]
+    columns = 2**19 // (rows * inputs)
+    if rows < 3 or not 64 <= columns < weight.shape[-1]:
+        return x @ weight
+    out = np.empty((*weight.shape[:-2], rows, weight.shape[-1]), np.float32)
+    for j in range(0, weight.shape[-1], columns):
+        np.matmul(x, weight[..., j : j + columns], out=out[..., j : j + columns])
+    return out
 
 
 def _standardised(x: np.ndarray) -> np.ndarray:

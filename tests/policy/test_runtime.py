@@ -130,6 +130,14 @@ def test_draws_agree_in_distribution(path):
         assert ours.std() > 0.01
 
 
+@pytest.mark.parametrize("rows", [1, 3, 8, 9, 16, 40])
+def test_products_by_columns_are_products(rows):
+    rng = np.random.default_rng(0)
+    x, weight = rng.normal(size=(rows, 300)).astype(np.float32), rng.normal(size=(2, 300, 700))
+    for w in (weight.astype(np.float32), weight[0].astype(np.float32)):
+        np.testing.assert_allclose(runtime._product(x, w), x @ w, rtol=1e-4, atol=1e-4)
+
+
 def test_seeds_decide_the_draws(path):
     policy = runtime.load(path)
     first, same, other = (policy.start(threshold=0.0, seed=s).act(np.zeros(5)) for s in (1, 1, 2))
