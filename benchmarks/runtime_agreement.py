@@ -210,7 +210,10 @@ def compare(
                 -1
             )
             ties.append((gap > ANOTHER) | (ours.fallback != theirs.fallback))
-            worst = {"action": float(gap[~ties[-1]].max(initial=0)), "slack": float(slack_gap.max())}
+            worst: dict[str, Any] = {
+                "action": float(gap[~ties[-1]].max(initial=0)),
+                "slack": float(slack_gap.max()),
+            }
             found.add(Found(**{f"{prefix}{name}": value for name, value in worst.items()}))
             theirs.observe(cost)
         found.add(Found(compared=rows, ties=int(ties[0].sum()), fallback=int(ours.fallback.sum())))
