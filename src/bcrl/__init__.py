@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from bcrl.estimates import choose as choose
     from bcrl.estimates import estimate as estimate
     from bcrl.estimates import fit_model as fit_model
+    from bcrl.export import export_numpy as export_numpy
+    from bcrl.export import export_onnx as export_onnx
     from bcrl.learn.baselines.bc import BCAll as BCAll
     from bcrl.learn.baselines.bc import BCSafe as BCSafe
     from bcrl.learn.baselines.bcq_lag import BCQLag as BCQLag
@@ -92,6 +94,8 @@ _HOMES = {
     "collect": "bcrl.worlds.collect",
     "estimate": "bcrl.estimates",
     "evaluate": "bcrl.assess",
+    "export_numpy": "bcrl.export",
+    "export_onnx": "bcrl.export",
     "fit": "bcrl.train.run",
     "fit_model": "bcrl.estimates",
     "from_frame": "bcrl.data",
@@ -135,6 +139,8 @@ __all__ = [
     "collect",
     "estimate",
     "evaluate",
+    "export_numpy",
+    "export_onnx",
     "fit",
     "fit_model",
     "from_frame",

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Bool, Float, PRNGKeyArray
 
+from bcrl.runtime import Execution as Execution
+
 Tracking = Literal["soft", "direct"]
 Criterion = Literal["discounted", "episodic"]
-Execution = Literal["finite-horizon", "soft", "direct", "min"]
 
 Costs = Float[Array, "*costs"] | ArrayLike
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bcrl.errors import BCRLError, brief, brief_repr
+from bcrl.runtime import told
 
 
 @dataclass(frozen=True)
@@ -35,26 +36,8 @@ class Calibration:
                 raise BCRLError(f"calibration.{name} is {brief_repr(getattr(self, name))}, not a word")
 
     def told(self, wanted: Any, horizon: Any, execution: str, candidates: int) -> np.ndarray:
-        """The thresholds to tell the policy; refuses other settings than those of the table.
-
-        Nothing is interpolated: between two entries the cost may lie above both.
-        """
-        for name, value in (("horizon", horizon), ("execution", execution), ("candidates", candidates)):
-            if np.any(np.asarray(value) != getattr(self, name)):
-                raise BCRLError(
-                    f"{name} is {value}, but the policy was calibrated with {getattr(self, name)}: "
-                    "use that, or calibrate again"
-                )
-        known = dict(self.table)
-        try:
-            given = np.asarray(wanted, float)
-            return np.reshape([known[value] for value in given.ravel().tolist()], given.shape)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            listed = ", ".join(f"{value:g}" for value in known)
-            raise BCRLError(
-                f"threshold is {wanted}, but the policy was calibrated for {listed}: give one of these, "
-                "or calibrate again"
-            ) from None
+        """The thresholds to tell the policy; refuses other settings than those of the table."""
+        return told(self, wanted, horizon, execution, candidates)
 
     def header(self) -> dict[str, Any]:
         """For a policy file."""

@@ -11,7 +11,7 @@ provenance, format version. Loading executes nothing from the file and checks ev
 
 import dataclasses
 import os
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +21,16 @@ from numpy.typing import ArrayLike
 from bcrl import budget as budgets
 from bcrl.calibration import Calibration
 from bcrl.data import NO_SCHEMA, Schema
-from bcrl.episode import Episode, check_process, numbers
+from bcrl.episode import Episode, check_process
 from bcrl.errors import BCRLError, brief, brief_repr
-from bcrl.learn.protocol import LARGEST, Actor, Goal, Method, Spec, blank_actor
+from bcrl.learn.protocol import Actor, Goal, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method
 from bcrl.learn.units import Units, in_user_units
+from bcrl.runtime import Asked, CheckedPolicy, ObservedRange, OutOfRange
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 
-class Policy:
+class Policy(CheckedPolicy):
     """A trained policy. `start` begins an episode (or a batch of them) under a budget."""
 
     def __init__(
@@ -41,6 +42,7 @@ class Policy:
         units: Units | None = None,
         schema: Schema = NO_SCHEMA,
         calibration: Calibration | None = None,
+        observed: ObservedRange | None = None,
     ):
         self.learned = learned
         """The actor as it was trained, in the units of its method."""
@@ -52,6 +54,9 @@ class Policy:
         self.calibration = calibration
         self.actor = in_user_units(learned, self.units, schema)
         """The actor in the user's units: those of the log it was trained on."""
+        self.name = method.name
+        self.observed = observed
+        self.tracks_budgets, self.longest = self.actor.tracks_budgets, self.actor.longest
 
     def __repr__(self) -> str:
         sizes = f"{self.spec.observation_size} observations, {self.spec.action_size} actions"
@@ -71,6 +76,8 @@ class Policy:
             "schema": self.schema.to_dict(),
             "provenance": self.provenance,
         }
+        if self.observed is not None:
+            header["observation_range"] = self.observed.to_dict()
         if self.calibration is not None:
             header["calibration"] = self.calibration.header()
         write_tensors(path, self.learned, header)
@@ -93,71 +100,18 @@ class Policy:
         is told what its calibration table says for `threshold`.
         """
         check_process()
-        if (threshold is None) == (budget is None):
-            raise BCRLError(
-                "start needs either threshold=κ (cost of a whole episode) or budget=δ (discounted)"
-            )
-        if execution is None:
-            # A bare budget has no horizon to convert by; soft is the rule the paper's theorem covers.
-            execution = "finite-horizon" if budget is None else "soft"
-        if not isinstance(execution, str) or execution not in get_args(budgets.Execution):
-            known = ", ".join(get_args(budgets.Execution))
-            raise BCRLError(f"execution is {brief_repr(execution)}, but must be one of {known}")
-        if budget is not None and execution in ("finite-horizon", "min"):
-            raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
-        if not isinstance(candidates, int) or candidates < 0:
-            raise BCRLError(
-                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw"
-            )
-        if not self.actor.tracks_budgets and (candidates or execution != "finite-horizon"):
-            raise BCRLError(
-                f"{self.method.name} tracks no budget: give threshold, not budget, execution or candidates"
-            )
-        if batch is not None and (type(batch) is not int or batch < 1):
-            raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
-        steps = self._horizon(horizon)
-        if type(calibrated) is not bool:
-            raise BCRLError(f"calibrated is {brief_repr(calibrated)}, but must be True or False")
-        if calibrated:
-            if self.calibration is None or threshold is None:
-                lack = "the policy is not calibrated" if threshold is not None else "it needs threshold=κ"
-                raise BCRLError(f"calibrated=True, but {lack}: see bcrl calibrate")
-            threshold = self.calibration.told(threshold, steps, execution, candidates)
-        name, given = ("budget", budget) if threshold is None else ("threshold", threshold)
-        allowed = self._costs(name, given)
-        shapes = [allowed.shape[:-1], steps.shape, () if batch is None else (batch,)]
-        try:
-            shape = np.broadcast_shapes(*shapes)
-        except ValueError:
-            raise BCRLError(f"{name}, horizon and batch have shapes {shapes}: use one length") from None
-        if len(shape) > 1:
-            raise BCRLError(f"{name} has shape {allowed.shape[:-1]}, but a batch is a single row")
-        if 0 in shape:
-            raise BCRLError(f"{name} is {brief_repr(given)}, but a batch has at least one episode")
-        steps = jnp.asarray(np.broadcast_to(steps, shape), jnp.int32)
-        allowed = jnp.asarray(np.broadcast_to(allowed, (*shape, self.spec.cost_count)))
-        start = allowed
-        if threshold is not None:
-            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], self.actor.cost_discount)
-        return Goal(allowed, start, steps, execution, candidates)
+        return self.goal_of(self.asked(threshold, budget, horizon, execution, candidates, batch, calibrated))
 
-    def _horizon(self, horizon: ArrayLike | None) -> np.ndarray:
-        """A user's horizon(s) in whole steps."""
-        try:
-            steps = np.asarray(self.spec.horizon if horizon is None else horizon)
-        except ValueError:  # nested lists of unequal length
-            steps = np.zeros(())
-        if steps.dtype.kind not in "iu" or np.any(steps < 1) or np.any(steps > LARGEST):
-            raise BCRLError(
-                f"horizon is {brief_repr(horizon)}, but must be a whole number of steps from 1 to 2³¹ − 1"
-            )
-        longest = self.actor.longest
-        if longest is not None and np.any(steps > longest):
-            raise BCRLError(
-                f"horizon is {horizon}, but this episodic policy knows episodes of {longest} steps "
-                "at most: train on a log of longer ones, or with the discounted criterion"
-            )
-        return steps
+    def goal_of(self, asked: Asked, within: ObservedRange | None = None) -> Goal:
+        """What was asked, for the actor; outside `within` the fallback acts."""
+        steps, start = jnp.asarray(asked.steps), jnp.asarray(asked.allowed)
+        allowed = start
+        if asked.limited:
+            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], self.actor.cost_discount)
+        bounds = None
+        if within is not None:
+            bounds = jnp.broadcast_to(jnp.stack(within), (*steps.shape, 2, self.spec.observation_size))
+        return Goal(allowed, start, steps, asked.execution, asked.candidates, bounds)
 
     def start(
         self,
@@ -170,37 +124,20 @@ class Policy:
         batch: int | None = None,
         calibrated: bool = False,
         seed: int = 0,
+        out_of_range: OutOfRange = "warn",
     ) -> Episode:
-        """Begins an episode. Arrays of thresholds, budgets or horizons, or `batch`, begin many at once."""
-        goal = self.goal(
-            threshold=threshold,
-            budget=budget,
-            horizon=horizon,
-            execution=execution,
-            candidates=candidates,
-            batch=batch,
-            calibrated=calibrated,
-        )
+        """Begins an episode. Arrays of thresholds, budgets or horizons, or `batch`, begin many at once.
+
+        The first observation outside the range of the log is a warning; with `out_of_range="fallback"` the
+        fallback acts at each of them instead.
+        """
+        check_process()
+        asked = self.asked(threshold, budget, horizon, execution, candidates, batch, calibrated)
         try:
             key = jax.random.key(seed)
         except (TypeError, ValueError, OverflowError):
             raise BCRLError(f"seed is {brief_repr(seed)}, but must be a whole number below 2⁶³") from None
-        # A bare budget is for any number of steps.
-        return Episode(self, goal, key, limited=budget is None)
-
-    def _costs(self, name: str, value: ArrayLike | None) -> np.ndarray:
-        """A user's cost number(s) as (..., k)."""
-        array = numbers(name, value)
-        k = self.spec.cost_count
-        if k == 1 and array.ndim <= 1:
-            array = array[..., None]
-        if array.shape[-1:] != (k,):
-            raise BCRLError(
-                f"{name} has shape {array.shape}, but this policy bounds {k} costs: give (..., {k})"
-            )
-        if not np.all(np.isfinite(array)) or np.any(array < 0):
-            raise BCRLError(f"{name} is {brief_repr(value)}, but must be finite and not negative")
-        return array
+        return Episode(self, asked, key, out_of_range)
 
 
 def load(path: str | os.PathLike) -> "Policy | Any":
@@ -244,7 +181,9 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
     learned = read_tensors(path, blank, header)
     if not np.all(np.asarray(learned.normaliser.std) > 0):
         raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")
-    return Policy(learned, method, spec, provenance, units, schema, Calibration.read(header, path))
+    calibration = Calibration.read(header, path)
+    observed = ObservedRange.read(header, spec.observation_size, path)
+    return Policy(learned, method, spec, provenance, units, schema, calibration, observed)
 
 
 def read_meaning(header: dict[str, Any], spec: Spec, source: str | os.PathLike) -> tuple[Units, Schema]:

@@ -14,6 +14,7 @@ import resource
 import string
 import struct
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from policy_bytes import parts, split, write
 
 import bcrl
+from bcrl import runtime
 from bcrl.cmdp import GridWorld, TabularPolicy, plan
 from bcrl.errors import BCRLError
 from bcrl.learn.registry import METHODS
@@ -92,11 +94,16 @@ def _memory(files):
 
 
 def check(path: Path) -> str:
-    """What comes of loading a file and acting with it: the line of a refusal, or ""."""
+    """What comes of loading a file and acting with it, by JAX and by numpy: the line of a refusal, or ""."""
+    outcome(path, runtime.load)
+    return outcome(path, bcrl.load)
+
+
+def outcome(path: Path, load: Callable[[Path], Any]) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            policy = bcrl.load(path)
+            policy = load(path)
         except BCRLError as error:
             line = str(error)
             assert line.startswith(f"{path}: ")

@@ -158,6 +158,8 @@ class Goal(eqx.Module):
     horizon: Int[Array, ""]
     execution: Execution = eqx.field(static=True)
     candidates: int = eqx.field(static=True, default=0)
+    within: Float[Array, "2 d"] | None = None
+    """Lowest and highest observations; at others the fallback acts. None: no limits."""
 
 
 class Insight(eqx.Module):

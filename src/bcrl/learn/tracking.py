@@ -81,7 +81,9 @@ class TrackingActor(eqx.Module):
         features = self.features(observation, memory.step)
         cost_value = self.least_cost(features)
         slack = self.slack_by_rule(memory, cost_value)
-        action, allowed = self.choose(memory, features, slack, cost_value)
+        action, allowed = self.choose(
+            memory, features, self.without(memory.goal, observation, slack), cost_value
+        )
         charge = self.cost_to_go(features, action) - cost_value
         memory = eqx.tree_at(lambda m: m.charge, memory, charge)
         return action, memory, Insight(slack, ~allowed)
@@ -116,6 +118,15 @@ class TrackingActor(eqx.Module):
             "min": jnp.minimum(by_horizon, memory.slack),
         }
         return rules[goal.execution]
+
+    def without(
+        self, goal: Goal, observation: Float[Array, " d"], slack: Float[Array, " k"]
+    ) -> Float[Array, " k"]:
+        """The slack to choose by: none at an observation outside the goal's limits, so the fallback acts."""
+        if goal.within is None:
+            return slack
+        low, high = goal.within
+        return jnp.where(jnp.any((observation < low) | (observation > high)), -jnp.inf, slack)
 
     def policy_inputs(
         self, features: Float[Array, " f"], slack: Float[Array, " k"], cost_value: Float[Array, " k"]

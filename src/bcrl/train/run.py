@@ -25,6 +25,7 @@ from bcrl.learn.registry import check_discrete
 from bcrl.learn.units import Units
 from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
+from bcrl.runtime import ObservedRange
 from bcrl.tensors import tensors_sha256
 from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
 from bcrl.train.interrupt import StopRequest, stop_request
@@ -46,6 +47,7 @@ class Run:
     metrics: list[dict[str, float]] = field(default_factory=list)
     """A row per seed and log point."""
     normaliser: Normaliser | None = None
+    observed: ObservedRange | None = None
     arrays: Any = None
     state: Any = None
     """The train states, stacked by seed; None for a run that was loaded."""
@@ -66,7 +68,9 @@ class Run:
         one = jax.tree.map(lambda x: x[self.seeds.index(seed)], self.state)
         learned = self.units.inside(self.method).actor(one, self.arrays, self.normaliser, self.spec)
         provenance = {**self.provenance, "seed": seed}
-        return Policy(learned, self.method, self.spec, provenance, self.units, self.schema)
+        return Policy(
+            learned, self.method, self.spec, provenance, self.units, self.schema, observed=self.observed
+        )
 
 
 def load_run(folder: str | os.PathLike) -> Run:
@@ -136,7 +140,17 @@ def fit(
         schedule = tuple(kept for parts in schedule if (kept := tuple(p for p in parts if p != "cost")))
     provenance = _provenance(data, steps, cost_critics)
     where = Path(out) if out else None
-    run = Run(method, spec, tuple(seeds), provenance, units, data.schema, where, normaliser=normaliser)
+    run = Run(
+        method,
+        spec,
+        tuple(seeds),
+        provenance,
+        units,
+        data.schema,
+        where,
+        normaliser=normaliser,
+        observed=ObservedRange.of(data.observations),
+    )
     folder = None
     if run.folder is not None:
         pace = {"log_every": log_every, "checkpoint_every": checkpoint_every, "keep_every": keep_every}
