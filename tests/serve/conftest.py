@@ -15,7 +15,7 @@ TOKEN = "a token of this test"
 
 
 class Served:
-    """A server and a client for it. `kill` is SIGKILL, `stop` is SIGTERM."""
+    """A server and a client for it."""
 
     def __init__(self, policy: Path, out: Path, *words: str, token: str | None = None):
         command = [
@@ -33,6 +33,7 @@ class Served:
         surroundings = {name: value for name, value in os.environ.items() if name != "BCRL_TOKEN"}
         surroundings |= {} if token is None else {"BCRL_TOKEN": token}
         self.out = out
+        self.said: str | None = None
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings
         )
@@ -68,8 +69,11 @@ class Served:
     def kill(self, number: int = signal.SIGKILL) -> str:
         """What it said on stderr."""
         self.client.close()
-        self.process.send_signal(number)
-        return self.process.communicate(timeout=60)[1]
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        if self.said is None:
+            self.said = self.process.communicate(timeout=60)[1]
+        return self.said
 
 
 @pytest.fixture(scope="session")
@@ -92,8 +96,7 @@ def serving(policy_file, tmp_path) -> Iterator[Callable[..., Served]]:
 
     yield start
     for one in started:
-        if one.process.poll() is None:
-            one.kill()
+        one.kill()
 
 
 @pytest.fixture(scope="module")

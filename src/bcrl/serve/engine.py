@@ -14,6 +14,10 @@ from bcrl.calibration import Calibration
 from bcrl.learn.protocol import LARGEST
 from bcrl.policy import load_learned
 from bcrl.progress import progress
+from bcrl.serve.fields import LARGEST as LARGEST_NUMBER
+
+FAR = 1e6
+"""A reading so many times larger than all in the log is in another unit, or from a broken sensor."""
 
 
 class Running(Protocol):
@@ -40,6 +44,8 @@ class Engine:
     digest: str
     """SHA-256 of the file."""
     observation_size: int
+    observation_limit: float
+    """No reading is larger than this."""
     action_size: int
     discrete: bool
     cost_count: int
@@ -82,6 +88,7 @@ def load_engine(path: str | os.PathLike, candidates: tuple[int, ...]) -> Engine:
         name=policy.method.name,
         digest=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
         observation_size=policy.spec.observation_size,
+        observation_limit=_limit(policy.learned.normaliser),
         action_size=policy.spec.action_size,
         discrete=policy.spec.discrete,
         cost_count=policy.spec.cost_count,
@@ -92,3 +99,8 @@ def load_engine(path: str | os.PathLike, candidates: tuple[int, ...]) -> Engine:
         candidates=tuple(sorted(offered)),
         calibration=table,
     )
+
+
+def _limit(normaliser: Any) -> float:
+    mean, std = np.asarray(normaliser.mean, float), np.asarray(normaliser.std, float)
+    return min(float(FAR * (np.abs(mean) + std).max()), LARGEST_NUMBER)

@@ -35,19 +35,19 @@ def whole(name: str, value: Any, low: int, high: int) -> int:
     return value
 
 
-def number(name: str, value: Any, low: float = -LARGEST) -> float:
+def number(name: str, value: Any, low: float = -LARGEST, high: float = LARGEST) -> float:
     """A finite number of sensible size."""
-    if type(value) not in (int, float) or not low <= value <= LARGEST:
-        raise BCRLError(f"{name} is {brief_repr(value)}, but must be a number from {low:g} to {LARGEST:g}")
+    if type(value) not in (int, float) or not low <= value <= high:
+        raise BCRLError(f"{name} is {brief_repr(value)}, but must be a number from {low:g} to {high:g}")
     return float(value)
 
 
-def numbers(name: str, value: Any, count: int, low: float = -LARGEST) -> list[float]:
+def numbers(name: str, value: Any, count: int, low: float = -LARGEST, high: float = LARGEST) -> list[float]:
     """A list of that many numbers."""
     if not isinstance(value, list) or len(value) != count:
         found = f"has {len(value):,}" if isinstance(value, list) else f"is {brief_repr(value)}"
         raise BCRLError(f"{name} {found}, but must be a list of {count:,} numbers")
-    return [number(f"{name}[{index}]", one, low) for index, one in enumerate(value)]
+    return [number(f"{name}[{index}]", one, low, high) for index, one in enumerate(value)]
 
 
 def costs(name: str, value: Any, count: int) -> float | list[float]:

@@ -12,6 +12,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -102,18 +103,16 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-class Folder:
-    """The folder of a server, held by one process at a time."""
-
-    def __init__(self, path: Path):
-        path.mkdir(parents=True, exist_ok=True)
-        self.journal = path / "journal.jsonl"
-        self.path = path
-        self._lock = open(path / ".lock", "w")  # noqa: SIM115 - held until the process ends
+@contextmanager
+def held(folder: Path) -> Iterator[Path]:
+    """The path of the journal in a folder that no other process writes to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BCRLError(f"{path}: another server is writing there: give another --out") from None
+            raise BCRLError(f"{folder}: another server is writing there: give another --out") from None
+        yield folder / "journal.jsonl"
 
 
 class _Batch:

@@ -112,7 +112,9 @@ def _schemas(engine: Engine) -> Schema:
     step: Schema = {"type": "integer", "minimum": 0, "maximum": STEPS}
     anything: Schema = {"type": "number", "minimum": -LARGEST, "maximum": LARGEST}
     cost = _several({"type": "number", "minimum": 0, "maximum": LARGEST}, engine.cost_count)
-    observation = _list(anything, engine.observation_size)
+    most = engine.observation_limit
+    spent = _several({"type": "number", "minimum": 0}, engine.cost_count)
+    observation = _list({"type": "number", "minimum": -most, "maximum": most}, engine.observation_size)
     episode = _EPISODE["schema"]
     if engine.discrete:
         action: Schema = {"type": "integer", "minimum": 0, "maximum": engine.action_size - 1}
@@ -135,7 +137,9 @@ def _schemas(engine: Engine) -> Schema:
                 "fallback": {"type": "boolean"},
             }
         ),
-        "Step": _object({"episode": episode, "step": step, "next_step": step, "spent": cost, "ended": ended}),
+        "Step": _object(
+            {"episode": episode, "step": step, "next_step": step, "spent": spent, "ended": ended}
+        ),
         "State": _object(
             {
                 "episode": episode,
@@ -147,7 +151,7 @@ def _schemas(engine: Engine) -> Schema:
                 "candidates": {"type": "integer"},
                 "calibrated": {"type": "boolean"},
                 "seed": {"type": "integer"},
-                "spent": cost,
+                "spent": spent,
                 "next": {"enum": ["act", "observe", None]},
                 "ended": ended,
             }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bcrl.errors import BCRLError, need, printable
 from bcrl.serve.engine import load_engine
+from bcrl.serve.journal import held
 from bcrl.serve.store import Limits, Store
 
 SHORTEST_TOKEN = 16
@@ -36,9 +37,9 @@ def serve(
     if engine.observation_size * BYTES_PER_NUMBER > limits.body:
         least = engine.observation_size * BYTES_PER_NUMBER
         raise BCRLError(f"an observation of this policy may take {least:,} bytes: give --max-body {least}")
-    with _bound(host, port) as bound:
+    with _bound(host, port) as bound, held(folder) as journal:
         engine.warm_up()
-        store = Store(engine, folder, limits)
+        store = Store(engine, journal, limits)
         gc.freeze()  # what is here now stays; the collector need not look at it again
         config = uvicorn.Config(
             make_app(store, token),
@@ -58,12 +59,15 @@ def _address(bound: socket.socket) -> str:
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    bound = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)  # asyncio sends at once where it reads TCP here
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except (OSError, UnicodeError) as error:
+        if bound is not None:
+            bound.close()
         why = getattr(error, "strerror", None) or error
         raise BCRLError(f"{host} port {port} cannot be used ({why}): give another --host or --port") from None
     return bound

@@ -15,7 +15,7 @@ from bcrl.serve import fields
 from bcrl.serve.cost_log import CostLog
 from bcrl.serve.engine import Engine
 from bcrl.serve.episodes import ENDS, GOAL, STEPS, Conflict, Episode, read_goal
-from bcrl.serve.journal import Failed, Folder, Record, Writer, check_header, compact, header, read_journal
+from bcrl.serve.journal import Failed, Record, Writer, check_header, compact, header, read_journal
 
 ID = re.compile(r"[0-9a-f]{32}")
 
@@ -51,7 +51,7 @@ class Full(Exception):
 class Store:
     """The episodes by their names. Used by one thread, that of the event loop."""
 
-    def __init__(self, engine: Engine, folder: Path, limits: Limits):
+    def __init__(self, engine: Engine, journal: Path, limits: Limits):
         self.engine, self.limits = engine, limits
         self.ended: Counter[str] = Counter()
         self.steps = self.fallbacks = 0
@@ -59,8 +59,8 @@ class Store:
         self._episodes: dict[str, Episode] = {}
         """In the order of their last step, so that the first are the oldest."""
         self._keys: dict[str, str] = {}
-        self._folder = Folder(folder)
-        self._log = CostLog(folder, engine.cost_count)
+        self._journal = journal
+        self._log = CostLog(journal.parent, engine.cost_count)
         self._writer: Writer | None = None
         self._replay()
 
@@ -96,7 +96,7 @@ class Store:
         """The action for an observation."""
         body = fields.only(body, ("step", "observation"))
         step = fields.whole("step", body["step"], 0, STEPS)
-        observation = fields.numbers("observation", body["observation"], self.engine.observation_size)
+        observation = self._observation(body["observation"])
         episode, writer, at = self.find(id), self._ready(), time.time()
         answer, new = episode.act(step, observation, at)
         if new:
@@ -134,7 +134,7 @@ class Store:
     def open(self) -> None:
         """Begins to write; called in the event loop."""
         keep = self._known
-        self._writer = Writer(self._folder.journal, header(self.engine.digest), keep)
+        self._writer = Writer(self._journal, header(self.engine.digest), keep)
 
     async def close(self) -> None:
         """Writes what is queued."""
@@ -204,7 +204,7 @@ class Store:
 
     def _replay(self) -> None:
         """Brings the episodes of the journal back, logs those that ended, and compacts the journal."""
-        path = self._folder.journal
+        path = self._journal
         policy, over, count = self._survey(path)
         if policy == self.engine.digest:
             with progress("replaying the journal", count, "records") as tick:
@@ -267,7 +267,7 @@ class Store:
             return
         step = fields.whole("step", record["step"], 0, STEPS)
         if kind == "act":
-            observation = fields.numbers("observation", record["observation"], self.engine.observation_size)
+            observation = self._observation(record["observation"])
             answer, new = episode.act(step, observation, at, self._said(record["said"]))
             self._count_action(episode, answer)
         else:
@@ -277,6 +277,10 @@ class Store:
             self._touched(episode)
         if not new:
             raise BCRLError(f"step {step} stands twice")
+
+    def _observation(self, value: Any) -> list[float]:
+        most = self.engine.observation_limit
+        return fields.numbers("observation", value, self.engine.observation_size, -most, most)
 
     def _said(self, said: Any) -> dict[str, Any]:
         said = fields.only(said, ("action", "slack", "fallback"))
