@@ -5,11 +5,15 @@ import json
 import pytest
 
 import bcrl
+from bcrl.assess import Results
+from bcrl.assess.results import Result
 from bcrl.calibration import Calibration
 from bcrl.cli import main
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
-from bcrl.train.run import fit
+from bcrl.learn.protocol import blank_actor
+from bcrl.report.card import card
+from bcrl.report.inspection import evaluation_rows
 
 
 @pytest.fixture(scope="module")
@@ -57,41 +61,48 @@ def test_a_file_without_a_summary_says_so(log, tiny_policy, tmp_path, capsys):
     assert "none in this file" in (tmp_path / "card.md").read_text()
 
 
+def made_up(seed: int) -> Results:
+    """Two episodes at each of two thresholds."""
+    who = ("bcrl", "soft", "discounted", "finite-horizon", "point-circle", "tiny", seed)
+    return Results(
+        Result(*who, threshold, episode, 5.0, threshold / 2, 0.5, 0.5, 20, 0.1)
+        for threshold in (1.0, 3.0)
+        for episode in range(2)
+    )
+
+
 def test_the_card_has_the_evaluation(path, tmp_path, capsys):
-    world = bcrl.make_world("point-circle")
-    results, card = tmp_path / "results.csv", tmp_path / "card.md"
-    bcrl.evaluate(bcrl.load(path), world, thresholds=(1, 3), episodes=2).save(results)
-    main(["inspect", str(path), "--card", str(card), "--evaluation", str(results)])
-    text = card.read_text()
+    results, out = tmp_path / "results.csv", tmp_path / "card.md"
+    made_up(seed=10).save(results)
+    main(["inspect", str(path), "--card", str(out), "--evaluation", str(results)])
+    text = out.read_text()
     for words in ("## Intended use", "## What the budget means", "## Training data", "| 3 |"):
         assert words in text
     assert "2 episodes in point-circle" in text
     with pytest.raises(SystemExit):
-        main(["inspect", str(path), "--card", str(card), "--evaluation", str(results)])
+        main(["inspect", str(path), "--card", str(out), "--evaluation", str(results)])
     assert "exists" in capsys.readouterr().err
 
 
-def test_an_evaluation_of_another_policy_is_refused(path, tiny_run, tmp_path):
-    from bcrl.report.inspection import evaluation_rows
-
-    world = bcrl.make_world("point-circle")
-    bcrl.evaluate(tiny_run.policy(0), world, thresholds=(1,), episodes=2).save(tmp_path / "other.csv")
+def test_an_evaluation_of_another_policy_is_refused(path, tmp_path):
+    made_up(seed=0).save(tmp_path / "other.csv")
     with pytest.raises(BCRLError, match="has no row of bcrl with seed 10"):
         evaluation_rows(bcrl.inspect(path, speed=False), tmp_path / "other.csv")
 
 
-def test_a_method_without_a_budget_says_what_its_threshold_means(tiny_log, tmp_path):
-    from bcrl.report.card import card
-
-    fit(tiny_log, BCAll(hidden=(8,), batch_size=16), steps=2, log_every=1).policy().save(tmp_path / "bc.bcrl")
-    text = card(bcrl.inspect(tmp_path / "bc.bcrl"))
+def test_a_method_without_a_budget_says_what_its_threshold_means(tiny_policy, tmp_path):
+    method, spec = BCAll(hidden=(8,)), tiny_policy.spec
+    bcrl.Policy(blank_actor(method, spec), method, spec, {}).save(tmp_path / "bc.bcrl")
+    text = card(bcrl.inspect(tmp_path / "bc.bcrl", speed=False))
     assert "knows no threshold" in text
 
 
 def test_a_tabular_policy_is_shown_too(tmp_path, capsys):
     from bcrl.cmdp import GridWorld, plan
 
-    plan(GridWorld.load("corridor", slip=0.2).cmdp, budget=1.0).save(tmp_path / "grid.bcrl")
+    with pytest.warns(match="rounds budgets"):
+        policy = plan(GridWorld.load("corridor", slip=0.2).cmdp, budget=1.0, mode="paper", bins=5)
+    policy.save(tmp_path / "grid.bcrl")
     main(["inspect", str(tmp_path / "grid.bcrl"), "--card", str(tmp_path / "card.md")])
     assert "states" in capsys.readouterr().out
     assert "known model" in (tmp_path / "card.md").read_text()
