@@ -3,11 +3,13 @@
 import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import TOKEN
 
 from bcrl.cli import main
+from bcrl.serve.app import Bucket
 
 SEEN = [0.1] * 6
 
@@ -21,7 +23,7 @@ def wait_until(true) -> None:
 
 
 def test_number_age_and_size_are_limited(serving):
-    server = serving("--max-episodes", "2", "--max-age", "2", "--max-body", "1024")
+    server = serving("--max-episodes", "2", "--max-age", "4", "--max-body", "1024")
     first, waiting = (server.begin(threshold=3) for _ in range(2))
     server.act(waiting, 0, SEEN)
     full = server.post("/episodes", threshold=3)
@@ -38,12 +40,25 @@ def test_number_age_and_size_are_limited(serving):
 
 
 def test_rates_are_limited(serving):
-    server = serving("--rate", "30", "--new-rate", "2")
-    made = [server.post("/episodes", threshold=3).status_code for _ in range(10)]
-    assert set(made) == {201, 429}
-    read = [server.client.get("/openapi.json").status_code for _ in range(200)]
-    assert set(read) == {200, 429}
+    server = serving("--rate", "2", "--new-rate", "1")
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: server.post("/episodes", threshold=3), range(40)))
+    assert {answer.status_code for answer in answers} == {201, 429}
+    said = " ".join(answer.json().get("error", "") for answer in answers)
+    assert "more than 2 requests a second" in said
+    assert "more than 1 new episodes a second" in said
     assert server.client.get("/health").status_code == 200  # for whoever watches, at any rate
+
+
+def test_a_bucket_fills_at_its_rate(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr("bcrl.serve.app.time.monotonic", lambda: clock[0])
+    bucket = Bucket(3.0)
+    assert [bucket.take() for _ in range(5)] == [True, True, True, False, False]
+    clock[0] = 0.5
+    assert [bucket.take() for _ in range(2)] == [True, False]
+    clock[0] = 60.0
+    assert sum(bucket.take() for _ in range(10)) == 3
 
 
 def test_a_token_is_asked_for(serving):

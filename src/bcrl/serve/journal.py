@@ -165,8 +165,9 @@ class Writer:
         batch, self._batch = self._batch, _Batch()
         try:
             await asyncio.get_running_loop().run_in_executor(self._pool, self._write, batch.parts)
-        except OSError as error:
-            self.failure = f"{error.filename or self.journal}: {error.strerror or error}"
+        except Exception as error:  # whatever it is, nobody may be told that the step was saved
+            why = (error.strerror if isinstance(error, OSError) else None) or brief(error)
+            self.failure = f"{self.journal}: {why}"
             for waiting in (batch, self._batch):
                 waiting.done.set_exception(Failed(self.failure))
                 waiting.done.exception()  # nobody may be waiting
