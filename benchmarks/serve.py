@@ -65,7 +65,7 @@ class Load:
                 seen, cost = random.normal(size=OBSERVATIONS).tolist(), float(random.random())
                 for _ in range(1 + (random.random() < 0.05)):  # some requests are repeated
                     await self._post(client, f"/episodes/{name}/act", {"step": step, "observation": seen})
-                spent += cost
+                spent, said = spent + cost, {}
                 for _ in range(1 + (random.random() < 0.05)):
                     said = await self._post(client, f"/episodes/{name}/observe", {"step": step, "cost": cost})
                     if said.get("spent") != spent:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from bcrl.errors import BCRLError, brief
-from bcrl.serve.episodes import Conflict
+from bcrl.serve.episodes import Conflict, Episode
 from bcrl.serve.journal import Failed
 from bcrl.serve.metrics import CONTENT_TYPE, Metrics
 from bcrl.serve.schema import openapi
@@ -33,17 +33,18 @@ def make_app(store: Store, token: str | None) -> "Gate":
     metrics = Metrics(store)
     document = openapi(store.engine, token is not None)
 
+    async def state_of(episode: Episode, status: int = 200) -> Response:
+        said = episode.state()  # before others change it: what is told is saved
+        await saved(episode)
+        return answer(said, status)
+
     async def create(request: Request) -> Response:
         if not new.take():
             raise Full(f"more than {store.limits.new_rate:g} new episodes a second: wait", 1)
-        episode = store.create(await _json(request, store.limits))
-        await saved(episode)
-        return answer(episode.state(), 201)
+        return await state_of(store.create(await _json(request, store.limits)), 201)
 
     async def state(request: Request) -> Response:
-        episode = store.find(request.path_params["episode"])
-        await saved(episode)
-        return answer(episode.state())
+        return await state_of(store.find(request.path_params["episode"]))
 
     async def act(request: Request) -> Response:
         episode, said = store.act(request.path_params["episode"], await _json(request, store.limits))
@@ -56,9 +57,7 @@ def make_app(store: Store, token: str | None) -> "Gate":
         return answer(said)
 
     async def end(request: Request) -> Response:
-        episode = store.end(request.path_params["episode"], await _json(request, store.limits))
-        await saved(episode)
-        return answer(episode.state())
+        return await state_of(store.end(request.path_params["episode"], await _json(request, store.limits)))
 
     async def health(request: Request) -> Response:
         if store.failure is not None:

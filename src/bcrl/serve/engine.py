@@ -88,7 +88,7 @@ def load_engine(path: str | os.PathLike, candidates: tuple[int, ...]) -> Engine:
         name=policy.method.name,
         digest=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
         observation_size=policy.spec.observation_size,
-        observation_limit=_limit(policy.learned.normaliser),
+        observation_limit=_limit(policy.learned),
         action_size=policy.spec.action_size,
         discrete=policy.spec.discrete,
         cost_count=policy.spec.cost_count,
@@ -101,6 +101,7 @@ def load_engine(path: str | os.PathLike, candidates: tuple[int, ...]) -> Engine:
     )
 
 
-def _limit(normaliser: Any) -> float:
+def _limit(learned: Any) -> float:
+    normaliser = learned.normaliser
     mean, std = np.asarray(normaliser.mean, float), np.asarray(normaliser.std, float)
     return min(float(FAR * (np.abs(mean) + std).max()), LARGEST_NUMBER)

@@ -123,7 +123,7 @@ class Episode:
         if self._running is not None:
             self._running.observe(cost, reward)
         self.step, self.touched = step + 1, at
-        paid = [cost] if isinstance(cost, float) else cost
+        paid = cost if isinstance(cost, list) else [cost]
         self.spent = [before + one for before, one in zip(self.spent, paid, strict=True)]
         self.earned = None if reward is None or self.earned is None else self.earned + reward
         if self.horizon is not None and self.step >= self.horizon:
@@ -176,6 +176,7 @@ class Episode:
     def facts(self) -> dict[str, Any]:
         """Its row in the log of costs."""
         unknown = [float("nan")] * len(self.spent)
+        actions = 0 if self._acted is None else self._acted["step"] + 1
         told = {
             name: unknown
             if (value := self.goal.get(name)) is None
@@ -195,7 +196,7 @@ class Episode:
             "steps": self.step,
             "cost": self.spent,
             "return": "" if self.earned is None else self.earned,
-            "fallback_share": self.fallbacks / max(self.step, 1),
+            "fallback_share": self.fallbacks / actions if actions else 0.0,
             "end": self.ended,
             "started": self.started,
             "ended": self.touched,
