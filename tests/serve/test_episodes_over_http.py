@@ -154,7 +154,7 @@ def test_other_refusals_are_json_too(server):
         assert set(answer.json()) == {"error"}
 
 
-def test_the_costs_are_a_file_that_certify_reads(serving):
+def test_the_costs_are_a_file_that_certify_reads_and_metrics_count(serving):
     server = serving()
     for cost in (0.25, 0.5, 0.75):
         episode = server.begin(threshold=3, horizon=20)
@@ -164,6 +164,15 @@ def test_the_costs_are_a_file_that_certify_reads(serving):
         server.end(episode, 2)
     other = server.begin(threshold=9)
     server.end(other, 0)
+    server.end(other, 0)
+    text = server.client.get("/metrics").text
+    for line in (
+        'bcrl_requests_total{request="end",status="200"} 5.0',
+        "bcrl_actions_total 6.0",
+        'bcrl_episodes_ended_total{how="client"} 4.0',
+        "bcrl_episodes_running 0.0",
+    ):
+        assert line in text
     file = server.out / "episodes.csv"
     assert read_costs(file, bound=20, told=3).tolist() == [0.5, 1.0, 1.5]
     with open(file, newline="") as lines:
@@ -172,19 +181,3 @@ def test_the_costs_are_a_file_that_certify_reads(serving):
     server.end(server.begin(threshold=3, execution="soft"), 0)
     with pytest.raises(BCRLError, match="certificate is of one policy; choose with --where execution="):
         read_costs(file, bound=20, told=3)
-
-
-def test_metrics_count_what_was_done(serving):
-    server = serving()
-    episode = server.begin(threshold=3, horizon=1)
-    server.act(episode, 0, SEEN)
-    server.act(episode, 0, SEEN)
-    server.observe(episode, 0, 1.0)
-    text = server.client.get("/metrics").text
-    for line in (
-        'bcrl_requests_total{request="act",status="200"} 2.0',
-        "bcrl_actions_total 1.0",
-        'bcrl_episodes_ended_total{how="horizon"} 1.0',
-        "bcrl_episodes_running 0.0",
-    ):
-        assert line in text

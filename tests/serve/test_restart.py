@@ -13,6 +13,7 @@ from bcrl.cli import main
 from bcrl.serve.journal import decode, encode
 
 
+@pytest.mark.slow
 def test_no_acknowledged_step_is_lost(serving, policy_file):
     """Many clients act until the server is killed; after the restart each goes on where it was told."""
     server, many = serving("--candidates", "4"), 8
@@ -74,6 +75,7 @@ def test_ended_episodes_and_their_costs_survive(serving):
     assert again.begin(threshold=3, horizon=2, key="one") == episode
 
 
+@pytest.mark.slow
 def test_an_unfinished_last_line_is_dropped_and_other_damage_refused(serving, policy_file, capsys):
     server = serving()
     episode = server.begin(threshold=3)

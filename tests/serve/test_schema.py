@@ -4,8 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import bcrl
 from bcrl.calibration import Calibration
+
+pytestmark = pytest.mark.slow
 
 
 def fuzz(server, examples: int) -> None:
@@ -45,4 +49,4 @@ def test_the_schema_of_a_calibrated_policy_is_true(serving, tiny_policy, tmp_pat
     told = policy.start(threshold=2.5, execution="min", candidates=4, seed=0)
     seen = [0.2] * 6
     assert server.act(episode, 0, seen).json()["action"] == told.act(seen).tolist()
-    fuzz(server, 10)
+    fuzz(server, 5)
