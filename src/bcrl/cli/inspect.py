@@ -44,7 +44,7 @@ class Command:
         else:
             print(printable(facts.file))
             for label, text in [*file_pairs(facts), *option_pairs(facts), *log_pairs(facts)]:
-                for line in textwrap.wrap(text, 80 - 16) or [""]:
+                for line in textwrap.wrap(text, 80 - 16, break_on_hyphens=False) or [""]:
                     print(f"  {label:<14}{line}")
                     label = ""
         if self.card is not None:
