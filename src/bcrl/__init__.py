@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from bcrl.policy import Policy as Policy
     from bcrl.policy import load as load
     from bcrl.report import write_report as write_report
+    from bcrl.report.inspection import Inspection as Inspection
+    from bcrl.report.inspection import inspect as inspect
     from bcrl.train.run import Run as Run
     from bcrl.train.run import fit as fit
     from bcrl.train.run import load_run as load_run
@@ -81,6 +83,7 @@ _HOMES = {
     "Episode": "bcrl.episode",
     "Estimates": "bcrl.estimates",
     "FISOR": "bcrl.learn.baselines.fisor",
+    "Inspection": "bcrl.report.inspection",
     "LSPC": "bcrl.learn.baselines.lspc",
     "Model": "bcrl.estimates",
     "Policy": "bcrl.policy",
@@ -99,6 +102,7 @@ _HOMES = {
     "fit": "bcrl.train.run",
     "fit_model": "bcrl.estimates",
     "from_frame": "bcrl.data",
+    "inspect": "bcrl.report.inspection",
     "load": "bcrl.policy",
     "load_data": "bcrl.data",
     "load_run": "bcrl.train.run",
@@ -127,6 +131,7 @@ __all__ = [
     "Dataset",
     "Episode",
     "Estimates",
+    "Inspection",
     "Model",
     "Policy",
     "Results",
@@ -144,6 +149,7 @@ __all__ = [
     "fit",
     "fit_model",
     "from_frame",
+    "inspect",
     "load",
     "load_data",
     "load_run",

@@ -377,18 +377,19 @@ OF_BCRL = {
     "fallback_beta": 5.0,
     "support": 0.01,
     "budget_input": "log",
+    "extraction": "clone",
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
     "temperature_r gamma beta weight_limit sparse_extraction batch_size learning_rate target_rate clip_norm "
-    "dropout phases budget_samples max_budget slack_draw temperature_unit exponent_limit"
+    "dropout phases budget_samples max_budget slack_draw temperature_unit exponent_limit greed unsafe_price"
 )
 CLONING_TRAINS_WITH = "cost_unit reward_unit batch_size learning_rate dropout"
 # For each method: the options that acting needs with their defaults, and those that training alone uses. A
 # file with an option that is in neither list may act otherwise than this module knows.
 METHODS: dict[str, tuple[dict[str, Any], str]] = {
     "bcrl": (OF_BCRL, BCRL_TRAINS_WITH),
-    "bcrl-td3bc": (OF_BCRL, f"{BCRL_TRAINS_WITH} greed noise noise_limit unsafe_price"),
+    "bcrl-td3bc": (OF_BCRL, f"{BCRL_TRAINS_WITH} noise noise_limit"),
     "bc-all": ({"hidden": (512, 512)}, CLONING_TRAINS_WITH),
     "bc-safe": ({"hidden": (512, 512)}, f"{CLONING_TRAINS_WITH} threshold"),
     "caps": (
@@ -402,6 +403,7 @@ VALUES: dict[str, Any] = {
     "tracking": ("soft", "direct"),
     "criterion": ("discounted", "episodic"),
     "budget_input": ("log", "raw"),
+    "extraction": ("clone", "gradient"),
     "nonnegative_values": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
@@ -652,6 +654,8 @@ def _calibration(header: dict[str, Any]) -> Calibration | None:
     if "calibration" not in header:
         return None
     parts = header["calibration"]
+    if isinstance(parts, dict) and "prune" in parts:  # the name of `candidates` in older files
+        parts = {("candidates" if name == "prune" else name): value for name, value in parts.items()}
     try:
         found = Calibration(**{**parts, "table": {float(a): float(b) for a, b in parts["table"]}})
         wanted = [pair[0] for pair in parts["table"]]
@@ -871,7 +875,8 @@ class TrackingActor(Actor):
         self.growth = np.float32(1.0) / np.float32(self.gamma)
         weights = self.options["cost_weights"]
         self.omega = np.ones(self.spec.cost_count, np.float32) if weights is None else np.float32(weights)
-        self.guarded = policy.name == "bcrl-td3bc"
+        # What leaves the log is asked whether it is safe.
+        self.guarded = policy.name == "bcrl-td3bc" or self.options["extraction"] == "gradient"
 
     def start(self, allowed: np.ndarray, budget: np.ndarray, steps: np.ndarray) -> State:
         soft = {"slack": budget - self.mean_start_value, "charge": np.zeros_like(budget)}

@@ -3,6 +3,8 @@
 The word after a fence says what is checked:
 - `python`: the blocks of one page are run in order, in one namespace, in an empty folder;
 - `sh run`: `bcrl` commands, checked as `sh`, then run in that folder too, in their place among the others;
+- `sh start`: a `bcrl` command that goes on, such as a server: checked as `sh`, then started in that folder in
+  a process of its own, at a free port, and stopped at the end of the page;
 - `python no-run`: compiled, and everything it imports from bcrl exists (it needs data that is not here);
 - `sh`: whole commands; every `bcrl` line is read by the command line without being run, and every module,
   script, make target and extra that is named exists;
@@ -16,10 +18,15 @@ import importlib.util
 import io
 import re
 import shlex
+import socket
+import subprocess
+import sys
 import tomllib
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from doc_pages import PAGES, ROOT, Block, blocks, code_spans, name
@@ -30,8 +37,11 @@ from bcrl.cli import VERBS, main
 from bcrl.learn.registry import METHODS
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-KINDS = {("python",), ("python", "no-run"), ("sh",), ("sh", "run"), ("toml",), ("toml", "map"), ("text",)}
-SLOW = ("README.md", "docs/ships.md", "docs/tutorial-own-log.md")  # these train
+KINDS = {("python",), ("python", "no-run"), ("sh",), ("sh", "run"), ("sh", "start")}
+KINDS |= {("toml",), ("toml", "map"), ("text",)}
+PORT = "8000"
+"""Of a server on a page; here it is a free one."""
+SLOW = ("README.md", "docs/deploy.md", "docs/ships.md", "docs/tutorial-own-log.md")  # these train
 RUNNABLE = [page for page in PAGES if any(block.words == ("python",) for block in blocks(page))]
 
 
@@ -53,16 +63,43 @@ def test_blocks_run_as_printed(page, tmp_path, monkeypatch, capsys):
     # A model of a log takes 40 seconds to learn. Here it is a rough one; all else is as printed.
     monkeypatch.setattr(bcrl.estimates, "fit_model", partial(bcrl.fit_model, steps=1_000))
     namespace = {"__name__": "__main__"}
-    for block in blocks(page):
-        if block.words == ("python",):
-            # Blank lines before the code: an error then names the line of the document.
-            code = compile("\n" * block.line + block.text, str(page), "exec")
-            exec(code, namespace)
-        elif block.words == ("toml", "map"):
-            (tmp_path / "map.toml").write_text(block.text, encoding="utf-8")
-        elif block.words == ("sh", "run"):
-            for words in commands(block):
-                run(words, f"{block.place}: {shlex.join(words)}", capsys)
+    port = str(free_port())
+    with ExitStack() as started:
+        for block in blocks(page):
+            if block.words == ("python",):
+                # Blank lines before the code: an error then names the line of the document.
+                text = block.text.replace(PORT, port)
+                exec(compile("\n" * block.line + text, str(page), "exec"), namespace)
+            elif block.words == ("toml", "map"):
+                (tmp_path / "map.toml").write_text(block.text, encoding="utf-8")
+            elif block.words == ("sh", "run"):
+                for words in commands(block):
+                    run(words, f"{block.place}: {shlex.join(words)}", capsys)
+            elif block.words == ("sh", "start"):
+                for words in commands(block):
+                    started.enter_context(going_on([port if word == PORT else word for word in words]))
+
+
+def free_port() -> int:
+    with socket.socket() as some:
+        some.bind(("127.0.0.1", 0))
+        return some.getsockname()[1]
+
+
+@contextmanager
+def going_on(words: list[str]) -> Iterator[None]:
+    """A `bcrl` command in a process of its own, from its first line of output on."""
+    command = [sys.executable, "-m", "bcrl", *words[1:]]
+    with (
+        open("said.txt", "w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), Path("said.txt").read_text()
+            yield
+        finally:
+            process.terminate()
 
 
 def run(words: list[str], line: str, capsys: pytest.CaptureFixture) -> None:
@@ -99,7 +136,9 @@ def verb_of(words: list[str]) -> str | None:
     return next((verb for n in (2, 1) if (verb := " ".join(words[:n])) in VERBS), None)
 
 
-@pytest.mark.parametrize("block", of_kind("sh") + of_kind("sh", "run"), ids=lambda block: block.place)
+@pytest.mark.parametrize(
+    "block", of_kind("sh") + of_kind("sh", "run") + of_kind("sh", "start"), ids=lambda block: block.place
+)
 def test_commands_are_understood(block, monkeypatch, capsys):
     for words in commands(block):
         line = f"{block.place}: {shlex.join(words)}"

@@ -44,6 +44,7 @@ def path(tmp_path_factory) -> Path:
     [
         ("bcrl, candidates", "soft", "ignore"),
         ("td3, direct, episodic", "min", "ignore"),
+        ("bcrl-gradient", "soft", "ignore"),
         ("two weighted costs", "direct", "fallback"),
         ("units and bounds", "finite-horizon", "fallback"),
         ("labels, direct", "min", "fallback"),

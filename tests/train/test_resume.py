@@ -110,6 +110,14 @@ def test_a_finished_run_is_left_as_it_is(log, tiny_method, finished):
     assert (finished["out"] / "again.bcrl").read_bytes() == before["policy-0.bcrl"]
 
 
+def test_a_run_from_before_summaries_of_logs_goes_on(log, tiny_method, finished):
+    path = finished["out"] / "config.json"
+    config = json.loads(path.read_text())
+    del config["provenance"]["log"]
+    path.write_text(json.dumps(config))
+    assert fit(log, tiny_method, **finished, resume=True).metrics[-1]["step"] == 40
+
+
 def test_resume_refuses_another_run(log, tiny_method, finished):
     before = contents(finished["out"])
 

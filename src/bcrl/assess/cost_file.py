@@ -12,7 +12,13 @@ from bcrl.assess.certificate import cost_fault
 from bcrl.assess.results import Result
 from bcrl.errors import BCRLError
 
-POLICY = ("policy", *(name for name in Result.identity if name not in ("threshold", "episode")))
+POLICY = (
+    "policy",
+    "candidates",
+    "calibrated",
+    "horizon",
+    *(name for name in Result.identity if name not in ("threshold", "episode")),
+)
 """Columns that tell policies apart. A certificate is of one policy, so each must hold one value."""
 
 

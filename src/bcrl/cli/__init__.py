@@ -27,6 +27,8 @@ VERBS = {
     "choose": ("bcrl.cli.choose", "the best of several policies, from the log alone"),
     "certify": ("bcrl.cli.certify", "is the mean cost below a threshold? From monitored episodes"),
     "export": ("bcrl.cli.export", "a policy for machines without JAX: numpy alone, or ONNX"),
+    "inspect": ("bcrl.cli.inspect", "what is in a policy file, and a model card of it"),
+    "serve": ("bcrl.cli.serve", "episodes of a policy over HTTP, for programs in any language"),
     "bench": ("bcrl.cli.bench", "methods on tasks by the paper's protocol, here or on Ray, with tables"),
     "bench table": ("bcrl.cli.bench_table", "the tables of a benchmark from its store"),
     "worlds": ("bcrl.cli.worlds", "the DSRL tasks and which of their worlds are installed"),

@@ -11,7 +11,7 @@ from bcrl.data._minari import is_data_set as is_minari
 from bcrl.data._npz import read_npz
 from bcrl.data._picture import density_picture
 from bcrl.data._schema import NO_SCHEMA, Schema
-from bcrl.data._summary import summarise
+from bcrl.data._summary import outline, summarise
 
 __all__ = [
     "FIELDS",
@@ -27,6 +27,7 @@ __all__ = [
     "import_table",
     "is_minari",
     "load_data",
+    "outline",
     "place_of",
     "read_map",
     "read_npz",

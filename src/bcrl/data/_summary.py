@@ -19,10 +19,7 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
     return {
         "file": dataset.source,
         "sha256": dataset.fingerprint(),
-        "transitions": len(dataset),
-        "episodes": dataset.episode_count,
-        "horizon": dataset.horizon,
-        "shortest_episode": int(dataset.episode_lengths.min()),
+        **outline(dataset),
         "observation_size": dataset.observation_size,
         "action_size": dataset.action_size,
         "cost_count": dataset.cost_count,
@@ -36,12 +33,23 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),
         "cost": [_range(column) for column in dataset.costs_2d.T],
-        "episode_return": _spread(dataset.episode_returns),
-        "episode_cost": [_spread(column) for column in costs],
         "share_of_episodes_within": [
             {str(threshold): float((column <= threshold).mean()) for threshold in THRESHOLDS}
             for column in costs
         ],
+    }
+
+
+def outline(dataset: Dataset) -> dict[str, Any]:
+    """The part of the summary that goes into the files of policies: sizes, returns and costs of episodes."""
+    costs = dataset.episode_costs.reshape(dataset.episode_count, -1).T
+    return {
+        "transitions": len(dataset),
+        "episodes": dataset.episode_count,
+        "horizon": dataset.horizon,
+        "shortest_episode": int(dataset.episode_lengths.min()),
+        "episode_return": _spread(dataset.episode_returns),
+        "episode_cost": [_spread(column) for column in costs],
     }
 
 

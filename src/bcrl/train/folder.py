@@ -289,8 +289,10 @@ def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases:
             pairs = [(f"{section}.{name}", new.get(name), old.get(name)) for name in {**new, **old}]
         for name, new_value, old_value in pairs:
             last = name.rpartition(".")[2]
-            # A log may be moved: its sha256 counts. How often is logged changes no policy.
-            if new_value == old_value or name == "provenance.data" or section == "how":
+            # Of a log its sha256 counts: it may be moved, and older runs have no summary of it. How often is
+            # logged changes no policy.
+            known = name in ("provenance.data", "provenance.log")
+            if new_value == old_value or known or section == "how":
                 continue
             if name.startswith("provenance.") and last in _MADE_BY:
                 warnings.warn(f"{path}: {last} was {brief(old_value)} and is now {new_value}", stacklevel=4)

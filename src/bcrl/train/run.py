@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import bcrl
-from bcrl.data import NO_SCHEMA, Dataset, Schema
+from bcrl.data import NO_SCHEMA, Dataset, Schema, outline
 from bcrl.episode import check_process
 from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
@@ -264,6 +264,7 @@ def _provenance(data: Dataset, steps: int, cost_critics: Policy | None) -> dict[
         "device": jax.devices()[0].device_kind,
         "data": Path(data.source).name,
         "data_sha256": data.fingerprint(),
+        "log": outline(data),
         "steps": steps,
     }
     if cost_critics is not None:
