@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bcrl.cli.paper_figure import Command as PaperFigure
 from gymnasium.utils.env_checker import check_env
 
 from bcrl.cli.arguments import parse
-from bcrl.cli.paper_figure import Command as PaperFigure
 from bcrl.cli.solve import Command as Solve
 from bcrl.cmdp import CMDP, GridWorld, GridWorldEnv, layouts, least_cost, optimum, plan, unconstrained
 from bcrl.cmdp.draw import policy_letters, safe_letters

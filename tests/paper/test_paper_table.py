@@ -1,10 +1,10 @@
 """`bcrl paper table ships`: the paper's numbers beside those of a results file."""
 
 import pytest
+from bcrl.cli.paper_table import ship_rows
 
 from bcrl.assess import write_results
 from bcrl.cli import main
-from bcrl.cli.paper_table import ship_rows
 from bcrl.ship import ShipResult
 
 

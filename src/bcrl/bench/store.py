@@ -1,6 +1,7 @@
 """The results of a benchmark in one SQLite file. A cell is there with all its episodes, or not at all."""
 
 import contextlib
+import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -105,6 +106,15 @@ class Store:
         with self._told():
             found = self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid").fetchall()
         return [self._record(Cell, row) for row in found]
+
+    def seconds(self, key: str) -> float:
+        """How long the evaluation took that a cell is of; NaN where its facts do not say."""
+        with self._told():
+            found = self.file.execute("SELECT facts FROM cells WHERE key = ?", (key,)).fetchone()
+        try:
+            return float(json.loads(found[0])["seconds"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return math.nan
 
     def rows(self, key: str) -> list[Result]:
         """The episodes of a cell."""
