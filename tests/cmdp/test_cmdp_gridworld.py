@@ -169,7 +169,7 @@ def test_the_paper_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     words = ["synthetic", "--points", "3", "--budgets", "0.2,1", "--out", str(out)]
     parse(Synthetic, "bcrl paper run", words).run()
     assert (out / "synthetic.png").read_bytes()[:4] == b"\x89PNG"
-    assert "| 0.2    | 0.5 |" in (out / "synthetic.md").read_text(encoding="utf-8")
+    assert "| 0.2    | 0.5  | -" in (out / "synthetic.md").read_text(encoding="utf-8")
     assert "only as pictures" in (out / "synthetic.tex").read_text(encoding="utf-8")
     rows = list(csv.DictReader((out / "synthetic.csv").read_text().splitlines()))
     methods = {(row["budget"], row["p"]): set() for row in rows}
