@@ -133,6 +133,8 @@ def test_each_runs_resumes_and_writes_four_files(name, logs, tmp_path, done, cap
         assert "Own logs, not DSRL's: point-circle" in text
         assert "steps 100, the paper's" in text
         assert all(word in text for word in experiment.note.split()[:3])
+    again = f"bcrl paper run {name} --out {out} --tasks point-circle --logs {logs} --seeds 0,10 --steps 100"
+    assert f"{again} --episodes 2\n" in (out / f"{name}.md").read_text(encoding="utf-8")
     trained = [options for what, *options in done if what == "train"]
     assert len(trained) >= len(experiment.columns)
     assert ("judge", "best") in done or not experiment.best

@@ -22,9 +22,11 @@ def words(small_sea, tmp_path):
     return ["paper", "run", "maritime", *where, "--seeds", "0", "--steps", "10"]
 
 
-def test_every_method_of_the_table_is_planned(words, tmp_path):
+def test_every_method_of_the_table_is_planned(words, tmp_path, capsys):
     main([*words, "--plan-only"])
-    jobs = read_jobs(tmp_path / "out" / "jobs.json")
+    jobs, logs = tmp_path / "out" / "jobs.json", tmp_path / "out" / "logs"
+    assert capsys.readouterr().out.endswith(f"next: python -m bcrl.train.jobs {jobs} {logs}\n")
+    jobs = read_jobs(jobs)
     assert [job.method for job in jobs] == ["caps", "ccac", "lspc", "bcrl"]
     log = load_data(tmp_path / "out" / "logs" / "sea.npz")
     assert {(job.task, job.steps, job.data_sha256) for job in jobs} == {("sea", 10, log.fingerprint())}

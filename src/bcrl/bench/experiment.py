@@ -104,6 +104,8 @@ def cautions(experiment: Experiment, plan: Plan, works: Sequence[Work]) -> list[
             less.append(f"{name} {_list(ours)}, the paper's {_list(theirs)}")
     if less:
         said.append(f"Smaller than the paper's: {'; '.join(less)}.")
+    caveats = {name: make_world(name).caveat for name in plan.tasks}
+    said += [f"{name}: {caveat}." for name, caveat in caveats.items() if caveat]
     return [*said, *([experiment.note] if experiment.note else [])]
 
 

@@ -54,7 +54,7 @@ def markdown(scores: Sequence[Score]) -> str:
     parts = [
         markdown_table(paper_form(scores)),
         LEGEND.format(safe="**bold**", best="marked ★", hides="†"),
-        *caveats(scores),
+        *_caveats(scores),
         "## At each threshold",
         markdown_table(by_threshold(scores)),
         THRESHOLDS,
@@ -83,7 +83,7 @@ def latex(scores: Sequence[Score]) -> str:
         average = row[0].mark == "average"
         line = " & ".join([escape_latex(row[0].text), *map(_latex_cell, row[1:])]) + " \\\\"
         lines += ["\\midrule"] * average + [line] + ["\\midrule"] * (average and row is not rows[-1])
-    notes = [LEGEND.format(safe="bold", best="blue", hides="A dagger"), *caveats(scores)]
+    notes = [LEGEND.format(safe="bold", best="blue", hides="A dagger"), *_caveats(scores)]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"
 
 
@@ -95,7 +95,7 @@ def latex_table(table: Table) -> str:
     return "\n".join([*start, *lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-def caveats(scores: Sequence[Score]) -> list[str]:
+def _caveats(scores: Sequence[Score]) -> list[str]:
     """What must be said wherever numbers of these tasks are shown."""
     known = {score.task: make_world(score.task).caveat for score in scores}
     said = dict.fromkeys(caveat for caveat in known.values() if caveat)

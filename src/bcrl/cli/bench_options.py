@@ -58,10 +58,12 @@ class BenchOptions:
         show: "Callable[[Store, Sequence[Work]], None]",
         *,
         train_only: bool = False,
+        logs: Path | None = None,
     ) -> None:
         """Does what is missing of the trainings that `plan` gives, then shows what is there.
 
-        `train_only`: nothing is evaluated by the bench, since `show` does that itself.
+        `train_only`: nothing is evaluated by the bench, since `show` does that itself. `logs` is the folder
+        of the logs, if it is not that of the option.
         """
         from bcrl.bench.store import FILE, Store, only_writer
         from bcrl.cli.terminal import next_step
@@ -73,7 +75,7 @@ class BenchOptions:
             write_jobs([work.job for work in works], self.out / JOBS)
             if self.plan_only:
                 print(f"trainings: {len(works)}, listed in {self.out / JOBS}")
-                next_step("python", "-m", "bcrl.train.jobs", self.out / JOBS, self.logs)
+                next_step("python", "-m", "bcrl.train.jobs", self.out / JOBS, logs or self.logs)
                 return
             failures = self._do(works, store, train_only or self.train_only)
             if self.train_only:

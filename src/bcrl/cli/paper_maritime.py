@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bcrl.cli.bench_options import BenchOptions
-from bcrl.cli.paper_run import OUT, Name, find_experiment, finish, this_command
+from bcrl.cli.paper_run import OUT, Name, command_line, find_experiment, finish
 from bcrl.errors import BCRLError, need
 
 if TYPE_CHECKING:
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from bcrl.paper.experiments import Experiment
     from bcrl.report.paper import Page
     from bcrl.ship import Scenarios, ShipResult
+
+LOGS = "logs"
+"""The folder of the experts' log, in --out."""
 
 
 @dataclass(kw_only=True)
@@ -43,7 +46,7 @@ class Command(BenchOptions):
         experiment = find_experiment(self.name)
         need("matplotlib", extra="report")
         if self.results is not None:
-            finish(_page(experiment, _read(self.results), []), self.out)
+            finish(_page(experiment, _read(self.results), [], command_line(self)), self.out)
             return
         if len(self.tasks) != 1:
             raise BCRLError(f"--tasks is {','.join(self.tasks)!r}, but maritime takes one scenario file")
@@ -55,6 +58,7 @@ class Command(BenchOptions):
             lambda: self._works(experiment, scenarios, file),
             lambda _, works: self._show(experiment, scenarios, works),
             train_only=True,
+            logs=self.out / LOGS,
         )
 
     def _works(self, experiment: "Experiment", scenarios: "Scenarios", file: Path) -> "list[Work]":
@@ -65,7 +69,7 @@ class Command(BenchOptions):
         from bcrl.ship import expert_log
         from bcrl.train.jobs import Job
 
-        log = self.out / "logs" / f"{file.stem}.npz"
+        log = self.out / LOGS / f"{file.stem}.npz"
         experts = expert_log(scenarios, source=file.name)
         if not log.is_file() or load_data(log).fingerprint() != experts.fingerprint():
             experts.save(log)
@@ -97,7 +101,7 @@ class Command(BenchOptions):
             f"Own scenarios: {scenarios.about.get('source', self.tasks[0])}. Trained here with {steps} "
             f"steps, preset {self.preset}, seeds {', '.join(map(str, works[0].job.seeds))}."
         ]
-        finish(_page(experiment, results, about), self.out)
+        finish(_page(experiment, results, about, command_line(self)), self.out)
 
 
 def _read(path: Path) -> "Sequence[ShipResult]":
@@ -110,11 +114,13 @@ def _read(path: Path) -> "Sequence[ShipResult]":
     return results
 
 
-def _page(experiment: "Experiment", results: "Sequence[ShipResult]", about: list[str]) -> "Page":
+def _page(
+    experiment: "Experiment", results: "Sequence[ShipResult]", about: list[str], command: str
+) -> "Page":
     from bcrl.bench.tables import Text
     from bcrl.paper.ships import LEGEND, ship_data, ship_rows
     from bcrl.report.paper import Page, draw_ships
 
     data = ship_data(results)
     table = ("Beside the paper", [[Text(cell) for cell in row] for row in ship_rows(results)], LEGEND)
-    return Page(experiment, [*about, experiment.note], [table], data, draw_ships(data), this_command())
+    return Page(experiment, [*about, experiment.note], [table], data, draw_ships(data), command)

@@ -1,6 +1,8 @@
 """`bcrl paper run NAME`: one experiment of the paper, its numbers beside the published ones."""
 
+import dataclasses
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +15,12 @@ from bcrl.cli.bench_options import BenchOptions
 from bcrl.errors import BCRLError, did_you_mean, need
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bcrl.bench.cells import Work
     from bcrl.bench.plan import Plan
     from bcrl.bench.store import Store
+    from bcrl.bench.tables import Table
     from bcrl.paper.experiments import Experiment
     from bcrl.report.paper import Page
 
@@ -71,14 +76,16 @@ class Command(BenchOptions):
         self, experiment: "Experiment", plan: "Plan", store: "Store", works: "Sequence[Work]"
     ) -> "Page":
         from bcrl.bench.experiment import cautions
+        from bcrl.report.paper import Page
         from bcrl.train.jobs import RUNS
 
-        about = (experiment, cautions(experiment, plan, works))
         if experiment.kind == "feasible":
-            return _feasible(*about, works, self.out / RUNS)
-        if experiment.kind == "time":
-            return _times(*about, works, store, self.out / RUNS)
-        return _scores(*about, works, store)
+            content = _feasible(works, self.out / RUNS)
+        elif experiment.kind == "time":
+            content = _times(works, store, self.out / RUNS)
+        else:
+            content = _scores(experiment, works, store)
+        return Page(experiment, cautions(experiment, plan, works), *content, command_line(self))
 
 
 def command_for(words: Sequence[str]) -> tuple[Any, Any]:
@@ -101,8 +108,6 @@ def find_experiment(name: str) -> "Experiment":
 
 def finish(page: "Page", out: Path) -> None:
     """Writes the files of a page, and shows its first table and what must be said of it."""
-    import shutil
-
     from bcrl.bench.formats import column_blocks
     from bcrl.report.paper import write_page
 
@@ -114,17 +119,30 @@ def finish(page: "Page", out: Path) -> None:
     print(", ".join(map(str, paths)))
 
 
-def this_command() -> str:
-    """The command line that makes a page again."""
-    words = sys.argv[1:] if sys.argv[1:2] == ["paper"] else ["paper", "run", "..."]
-    return shlex.join(["bcrl", *words])
+def command_line(command: Any) -> str:
+    """The command that makes a page again: the experiment and every option that is not at its default."""
+    words = ["bcrl", "paper", "run", command.name]
+    for field in dataclasses.fields(command):
+        value = getattr(command, field.name)
+        if field.name == "name" or value == field.default:
+            continue
+        words.append(f"--{field.name.replace('_', '-')}")
+        if isinstance(value, tuple):
+            words.append(",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in value))
+        elif value is not True:
+            words.append(str(value))
+    return shlex.join(words)
 
 
-def _scores(experiment: "Experiment", cautions: list[str], works: "Sequence[Work]", store: "Store") -> "Page":
+Content = tuple["list[tuple[str, Table, str]]", list[dict[str, Any]], "Figure"]
+"""Tables with heading and legend, rows of data, and the picture."""
+
+
+def _scores(experiment: "Experiment", works: "Sequence[Work]", store: "Store") -> Content:
     from bcrl.bench.experiment import as_dicts, beside, rows_beside, wanted_scores
-    from bcrl.bench.formats import LEGEND, PAPER, THRESHOLDS, caveats
+    from bcrl.bench.formats import LEGEND, PAPER, THRESHOLDS
     from bcrl.bench.tables import by_threshold, paper_form
-    from bcrl.report.paper import Page, draw_dots
+    from bcrl.report.paper import draw_dots
 
     found = wanted_scores(store, works)
     if not found:
@@ -136,31 +154,24 @@ def _scores(experiment: "Experiment", cautions: list[str], works: "Sequence[Work
         ("In the paper's form", paper_form(found), legend),
         ("At each threshold", by_threshold(found), THRESHOLDS),
     ]
-    return Page(
-        experiment, [*cautions, *caveats(found)], tables, as_dicts(rows), draw_dots(rows), this_command()
-    )
+    return tables, as_dicts(rows), draw_dots(rows)
 
 
-def _times(
-    experiment: "Experiment", cautions: list[str], works: "Sequence[Work]", store: "Store", runs: Path
-) -> "Page":
+def _times(works: "Sequence[Work]", store: "Store", runs: Path) -> Content:
     import jax
 
     from bcrl.bench.experiment import time_columns, times
-    from bcrl.report.paper import Page, draw_times
+    from bcrl.report.paper import draw_times
 
     rows = times(works, store, runs)
     legend = f"Minutes, paper / here, means over tasks. Here: {jax.devices()[0].device_kind}."
-    return Page(
-        experiment, cautions, [("Time", time_columns(rows), legend)], rows, draw_times(rows), this_command()
-    )
+    return [("Time", time_columns(rows), legend)], rows, draw_times(rows)
 
 
-def _feasible(experiment: "Experiment", cautions: list[str], works: "Sequence[Work]", runs: Path) -> "Page":
+def _feasible(works: "Sequence[Work]", runs: Path) -> Content:
     from bcrl.bench.feasible import share_columns, shares_of
-    from bcrl.report.paper import Page, draw_shares
+    from bcrl.report.paper import draw_shares
 
     rows = shares_of(works, runs)
     legend = "Share of the log's (s, a) with Q_C(s, a) ≤ δ, by the larger of two critics; means over seeds."
-    table = ("Feasible actions", share_columns(rows), legend)
-    return Page(experiment, cautions, [table], rows, draw_shares(rows), this_command())
+    return [("Feasible actions", share_columns(rows), legend)], rows, draw_shares(rows)

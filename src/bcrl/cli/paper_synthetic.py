@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bcrl.cli.paper_run import OUT, Name, find_experiment, finish, this_command
+from bcrl.cli.paper_run import OUT, Name, command_line, find_experiment, finish
 from bcrl.errors import BCRLError, need
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Command:
         table = ("Exact values", _table(found), "Return / cost; a dash where no policy keeps the budget.")
         data = [asdict(point) for point in found]
         cautions = [f"A map of this package, {self.tasks[0]}. {experiment.note}"]
-        finish(Page(experiment, cautions, [table], data, draw_grid(found), this_command()), self.out)
+        finish(Page(experiment, cautions, [table], data, draw_grid(found), command_line(self)), self.out)
 
 
 def _table(found: "list[Point]") -> "Table":
