@@ -156,6 +156,12 @@ def test_experiments_in_one_folder_share_trainings(logs, tmp_path, done):
     assert [row["column"] for row in table(out / "tau-c.csv")] == ["tau_c 0.2", "tau_c 0.3", "tau_c 0.4"]
 
 
+def test_some_columns(logs, tmp_path, done):
+    run("main", logs, tmp_path, *TINY, "--columns", "caps,bcrl")
+    assert [row["column"] for row in table(tmp_path / "main.csv")] == ["caps", "bcrl"]
+    assert "without CDT, CCAC, LSPC;" in (tmp_path / "main.md").read_text(encoding="utf-8")
+
+
 def test_which_tasks_are_run(tmp_path):
     experiment = EXPERIMENTS["tau-r"]
     assert choose_tasks(experiment, (), tmp_path) == ("point-circle", "point-run")
@@ -199,6 +205,7 @@ def test_run_time_and_feasible_actions_of_a_real_training(logs, tmp_path, capsys
     run("run-time", logs, out, *TINY)
     (row,) = table(out / "run-time.csv")
     assert (row["family"], row["steps"], row["seeds"], row["log"]) == ("point", "100", "2", "own")
+    assert row["device"] == "cpu"
     assert float(row["training_minutes"]) > 0
     assert float(row["evaluation_minutes"]) > 0
     capsys.readouterr()
@@ -232,6 +239,7 @@ def test_a_failed_method_leaves_the_others(logs, tmp_path, done, monkeypatch, ca
     [
         (["tau-x"], "did you mean tau-r?"),
         (["beta", "--tasks", "CarRum"], "CarRun"),
+        (["main", "--columns", "caps,cap"], "main has no column 'cap'"),
         (["maritime"], "bcrl ship data ny-harbor"),
         (["maritime", "--results", "none.csv"], "there is no such file"),
         (["synthetic", "--points", "1"], "at least 2"),

@@ -13,6 +13,7 @@ from bcrl.bench.plan import Entry, Plan, task_names
 from bcrl.bench.scores import Score, scores
 from bcrl.bench.store import Store
 from bcrl.bench.tables import Table, Text
+from bcrl.errors import BCRLError
 from bcrl.learn.registry import default_steps
 from bcrl.paper.experiments import Experiment
 from bcrl.paper.published import FAMILY_NAMES, find_in, time_table
@@ -43,6 +44,7 @@ def plan_of(
     names: tuple[str, ...],
     logs: Path,
     *,
+    columns: tuple[str, ...] = (),
     seeds: tuple[int, ...] = (),
     thresholds: tuple[float, ...] = (),
     episodes: int | None = None,
@@ -53,6 +55,10 @@ def plan_of(
 
     What is not given is as in the paper, but the preset is `cpu` unless every log is DSRL's.
     """
+    known = {column.label: column for column in experiment.columns}
+    for label in columns:
+        if label not in known:
+            raise BCRLError(f"{experiment.name} has no column {label!r}; it has {', '.join(known)}")
     if preset is None:
         preset = "paper" if all(_has_dsrl_log(name, logs) for name in names) else "cpu"
     if steps is None and preset == "paper":
@@ -60,7 +66,7 @@ def plan_of(
     about = {"seeds": seeds, "thresholds": thresholds, "steps": steps}
     longest = max(steps or default_steps("bcrl", preset, make_world(name).family) for name in names)
     return Plan(
-        entries=tuple(Entry(c.label, c.method, c.options) for c in experiment.columns),
+        entries=tuple(Entry(label, known[label].method, known[label].options) for label in columns or known),
         tasks=names,
         preset=preset,
         protocol=Protocol(**({} if episodes is None else {"episodes": episodes}), best=experiment.best),
@@ -93,6 +99,9 @@ def cautions(experiment: Experiment, plan: Plan, works: Sequence[Work]) -> list[
     there = set(experiment.tasks) & set(plan.tasks)
     if len(there) < len(experiment.tasks):
         less.append(f"{len(there)} of the paper's {len(experiment.tasks)} tasks")
+    labels = {entry.label for entry in plan.entries}
+    if left_out := [column.title for column in experiment.columns if column.label not in labels]:
+        less.append(f"without {', '.join(left_out)}")
     if plan.preset != "paper":
         less.append(f"networks and batches of the preset {plan.preset}")
     for name, ours, theirs in (
@@ -209,6 +218,7 @@ def times(works: Sequence[Work], store: Store, runs: Path) -> list[dict[str, Any
             "steps": members[0].job.steps,
             "paper_steps": paper.get("steps", np.nan),
             "seeds": len(members[0].job.seeds),
+            "device": store.facts(members[0].reported(members[0].job.seeds[0])[0].key)[1],
             "training_minutes": np.mean([training_seconds(w.job, runs) for w in members]) / 60,
             "paper_training_minutes": paper.get("training_minutes", np.nan),
             "evaluation_minutes": np.mean([_evaluation_seconds(w, store) for w in members]) / 60,
@@ -220,12 +230,12 @@ def times(works: Sequence[Work], store: Store, runs: Path) -> list[dict[str, Any
 
 def _evaluation_seconds(work: Work, store: Store) -> float:
     """Of all seeds; the cells of one seed are of one evaluation."""
-    return sum(max(store.seconds(cell.key) for cell in work.reported(seed)) for seed in work.job.seeds)
+    return sum(max(store.facts(cell.key)[0] for cell in work.reported(seed)) for seed in work.job.seeds)
 
 
 def time_columns(rows: Sequence[dict[str, Any]]) -> Table:
     """The run times as a table."""
-    names = ("family", "tasks", "seeds", "steps: paper / here", "training, min", "evaluation, min")
+    names = ("family", "tasks", "seeds", "device", "steps: paper / here", "training, min", "evaluation, min")
     table = [[Text(name) for name in names]]
     for row in rows:
         pairs = [
@@ -233,7 +243,7 @@ def time_columns(rows: Sequence[dict[str, Any]]) -> Table:
             for what in ("training_minutes", "evaluation_minutes")
         ]
         steps = f"{number(row['paper_steps'], 0)} / {row['steps']}"
-        cells = (row["family"], row["tasks"], row["seeds"], steps, *pairs)
+        cells = (row["family"], row["tasks"], row["seeds"], row["device"], steps, *pairs)
         table.append([Text(str(cell)) for cell in cells])
     return table
 

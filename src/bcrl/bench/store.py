@@ -107,14 +107,15 @@ class Store:
             found = self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid").fetchall()
         return [self._record(Cell, row) for row in found]
 
-    def seconds(self, key: str) -> float:
-        """How long the evaluation took that a cell is of; NaN where its facts do not say."""
+    def facts(self, key: str) -> tuple[float, str]:
+        """The seconds that a cell's evaluation took (NaN if unknown), and the device of its training."""
         with self._told():
             found = self.file.execute("SELECT facts FROM cells WHERE key = ?", (key,)).fetchone()
         try:
-            return float(json.loads(found[0])["seconds"])
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return math.nan
+            said = json.loads(found[0])
+            return float(said["seconds"]), str(said.get("device", ""))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return math.nan, ""
 
     def rows(self, key: str) -> list[Result]:
         """The episodes of a cell."""

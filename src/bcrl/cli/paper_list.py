@@ -15,7 +15,7 @@ class Command:
 
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name}\n  {experiment.title}\n  in the paper: {experiment.place}")
-            columns = ", ".join(column.title for column in experiment.columns)
+            columns = ", ".join(column.label for column in experiment.columns)
             count = len(experiment.tasks)
             noun = COUNTED.get(experiment.kind, "task") + ("s" if count > 1 else "")
             print(f"  {count} {noun}{f': {columns}' if columns else ''}")

@@ -44,6 +44,8 @@ class Command(BenchOptions):
     tasks: tuple[str, ...] = ()
     """Tasks, built-in worlds or families (default: the paper's that have a log, else all that have one, else
     point-circle,point-run)."""
+    columns: tuple[str, ...] = ()
+    """Columns of its table, such as caps,bcrl (default: all; bcrl paper list shows them)."""
     thresholds: tuple[float, ...] = ()
     """Episode costs to keep (default: each task's own three)."""
     preset: Literal["paper", "cpu"] | None = None
@@ -59,6 +61,7 @@ class Command(BenchOptions):
             experiment,
             choose_tasks(experiment, self.tasks, self.logs),
             self.logs,
+            columns=self.columns,
             seeds=self.seeds,
             thresholds=self.thresholds,
             episodes=self.episodes,
@@ -158,13 +161,11 @@ def _scores(experiment: "Experiment", works: "Sequence[Work]", store: "Store") -
 
 
 def _times(works: "Sequence[Work]", store: "Store", runs: Path) -> Content:
-    import jax
-
     from bcrl.bench.experiment import time_columns, times
     from bcrl.report.paper import draw_times
 
     rows = times(works, store, runs)
-    legend = f"Minutes, paper / here, means over tasks. Here: {jax.devices()[0].device_kind}."
+    legend = "Minutes, paper / here, means over tasks. Device: of the training here."
     return [("Time", time_columns(rows), legend)], rows, draw_times(rows)
 
 

@@ -69,7 +69,8 @@ def _dot_panels(values: Sequence[dict[str, Any]], panels: Sequence[tuple[str, st
                 axes.plot(paper, y, **look, fillstyle="none", label=f"{one}, paper")
         axes.set(title=title)
         axes.set_yticks(range(len(lines)), lines)
-        axes.hlines(np.arange(len(lines) - 1) + 0.5, *axes.get_xlim(), color=LIGHT.muted, linewidth=0.6)
+        for between in range(len(lines) - 1):
+            axes.axhline(between + 0.5, color=LIGHT.muted, linewidth=0.6)
     figure.axes[0].set_ylim(len(lines) - 0.5, -0.5)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(4, len(labels)), frameon=False)
