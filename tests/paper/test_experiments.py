@@ -239,6 +239,7 @@ def test_a_failed_method_leaves_the_others(logs, tmp_path, done, monkeypatch, ca
     [
         (["tau-x"], "did you mean tau-r?"),
         (["beta", "--tasks", "CarRum"], "CarRun"),
+        (["beta", "--steps", "0"], "steps is 0"),
         (["main", "--columns", "caps,cap"], "main has no column 'cap'"),
         (["maritime"], "bcrl ship data ny-harbor"),
         (["maritime", "--results", "none.csv"], "there is no such file"),

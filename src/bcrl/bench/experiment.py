@@ -69,9 +69,9 @@ def plan_of(
         entries=tuple(Entry(label, known[label].method, known[label].options) for label in columns or known),
         tasks=names,
         preset=preset,
-        protocol=Protocol(**({} if episodes is None else {"episodes": episodes}), best=experiment.best),
+        protocol=Protocol(Protocol.episodes if episodes is None else episodes, best=experiment.best),
         keep_every=max(1, longest // POLICIES),
-        **{name: value for name, value in about.items() if value},
+        **{name: value for name, value in about.items() if value not in (None, ())},
     )
 
 
