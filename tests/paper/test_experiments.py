@@ -54,6 +54,7 @@ def done(monkeypatch):
 
     monkeypatch.setattr("bcrl.bench.run.train", train)
     monkeypatch.setattr("bcrl.bench.run.judge", judge)
+    monkeypatch.setattr("bcrl.bench.experiment.POLICIES", 4)
     return calls
 
 
