@@ -148,6 +148,7 @@ def help_text(*words: str) -> str:
 def all_options() -> set[str]:
     """Every option of every verb, and of every method that `bcrl train` knows."""
     chosen = [("train", "--method", method) for method in METHODS]
+    chosen += [("paper", "run", name) for name in ("maritime", "synthetic")]
     pages = [help_text(*words) for words in [*(tuple(verb.split()) for verb in VERBS), *chosen]]
     return {option for page in pages for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", page)}
 
