@@ -66,8 +66,8 @@ TRAIN = "train --data log.npz --out run"
         ("demo --thresholds 5,10", "demo --thresholds 5 10", "thresholds", (5.0, 10.0)),
         ("solve m.npz --budget 1,0.5", "solve --budget 1 0.5 m.npz", "budget", (1.0, 0.5)),
         (
-            "paper figure synthetic --budgets 1,2",
-            "paper figure --budgets 1 2 synthetic",
+            "paper run synthetic --budgets 1,2",
+            "paper run --budgets 1 2 synthetic",
             "budgets",
             (1.0, 2.0),
         ),

@@ -8,7 +8,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from bcrl.cli.arguments import parse
-from bcrl.cli.paper_figure import Command as PaperFigure
+from bcrl.cli.paper_synthetic import Command as Synthetic
 from bcrl.cli.solve import Command as Solve
 from bcrl.cmdp import CMDP, GridWorld, GridWorldEnv, layouts, least_cost, optimum, plan, unconstrained
 from bcrl.cmdp.draw import policy_letters, safe_letters
@@ -165,18 +165,18 @@ def test_solve_in_other_modes(words: list[str], capsys: pytest.CaptureFixture[st
 
 
 def test_the_paper_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "figures" / "synthetic.png"
+    out = tmp_path / "figures"
     words = ["synthetic", "--points", "3", "--budgets", "0.2,1", "--out", str(out)]
-    parse(PaperFigure, "bcrl paper figure", words).run()
-    assert out.read_bytes()[:4] == b"\x89PNG"
-    rows = list(csv.DictReader(out.with_suffix(".csv").read_text().splitlines()))
+    parse(Synthetic, "bcrl paper run", words).run()
+    assert (out / "synthetic.png").read_bytes()[:4] == b"\x89PNG"
+    assert "| 0.2    | 0.5  | -" in (out / "synthetic.md").read_text(encoding="utf-8")
+    assert "only as pictures" in (out / "synthetic.tex").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((out / "synthetic.csv").read_text().splitlines()))
     methods = {(row["budget"], row["p"]): set() for row in rows}
     for row in rows:
         methods[row["budget"], row["p"]].add(row["method"])
     assert methods["0.2", "0.5"] == {"unconstrained"}  # infeasible: missing
-    assert len(methods["1.0", "0.5"]) == 4
+    assert len(methods["1", "0.5"]) == 4
     for row in rows:
         if row["method"] in ("BCRL", "CMDP optimum"):
             assert float(row["cost"]) <= float(row["budget"]) + 1e-9
-    with pytest.raises(BCRLError, match=r"\.png"):
-        parse(PaperFigure, "bcrl paper figure", ["synthetic", "--out", "x.pdf"]).run()

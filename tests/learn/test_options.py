@@ -23,6 +23,7 @@ BAD = {
     "weight_limit": [0.0],
     "batch_size": [0],
     "budget_samples": [0],
+    "cost_share": [0.0, 1.1],
     "hidden": [(), (8, 0), 5, [8], (8,) * 65, "8", None],
     "max_budget": [0.0, -1.0],
     "tracking": ["hard"],

@@ -52,6 +52,21 @@ def test_phases_change_their_own_networks_only(tiny_log):
     assert number == 11
 
 
+def test_cost_critics_stop_early(tiny_log):
+    """After `cost_share` of the steps they stay as they are; all else goes on."""
+    method, seeds = make_method("bcrl", hidden=(8,), batch_size=8, cost_share=0.5), (0,)
+    spec = Spec.of(tiny_log, 20)
+    arrays = method.prepare(tiny_log, Normaliser.of(tiny_log.observations))
+    state = initial_state(method, spec, seeds)
+    before = jax.tree.map(np.array, state.networks)
+    for point in train(method, arrays, spec, seeds, state, step=0, log_every=10):
+        after = jax.tree.map(np.array, point.state.networks)
+        for name in before:
+            stopped = point.step == 20 and name in method.networks_of["cost"]
+            assert stopped == same(before[name], after[name]), (point.step, name)
+        before = after
+
+
 @pytest.mark.slow
 def test_cost_critics_are_taken_over_and_left_alone(tiny_log, tiny_method, tiny_policy):
     """For another reward, on part of the log: critics and normalisation are the donor's, bit for bit."""

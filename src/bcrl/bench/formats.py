@@ -29,6 +29,15 @@ TASKS = (
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "–": "--"}
+    | {"τ": "$\\tau$", "β": "$\\beta$", "δ": "$\\delta$", "≤": "$\\le$", "²": "$^2$", "−": "$-$"}
+    | {
+        "↑": "$\\uparrow$",
+        "↓": "$\\downarrow$",
+        "×": "$\\times$",
+        "±": "$\\pm$",
+        "★": "$\\star$",
+        "†": "$\\dagger$",
+    }
 )
 PAPER = "Paper / here, means over thresholds. Compare them where the log is the paper's, too."
 
@@ -62,7 +71,7 @@ def markdown(scores: Sequence[Score]) -> str:
 def latex(scores: Sequence[Score]) -> str:
     """The table in the paper's form, for table.tex. It needs the packages booktabs and xcolor."""
     head, *rows = paper_form(scores)
-    names = [_escape(cell.text.removesuffix(" reward ↑")) for cell in head[1::2]]
+    names = [escape_latex(cell.text.removesuffix(" reward ↑")) for cell in head[1::2]]
     lines = [
         f"\\begin{{tabular}}{{l{'ll' * len(names)}}}",
         "\\toprule",
@@ -72,10 +81,18 @@ def latex(scores: Sequence[Score]) -> str:
     ]
     for row in rows:
         average = row[0].mark == "average"
-        line = " & ".join([_escape(row[0].text), *map(_latex_cell, row[1:])]) + " \\\\"
+        line = " & ".join([escape_latex(row[0].text), *map(_latex_cell, row[1:])]) + " \\\\"
         lines += ["\\midrule"] * average + [line] + ["\\midrule"] * (average and row is not rows[-1])
     notes = [LEGEND.format(safe="bold", best="blue", hides="A dagger"), *_caveats(scores)]
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *(f"% {note}" for note in notes)]) + "\n"
+
+
+def latex_table(table: Table) -> str:
+    """Any table, as it is. It needs the packages booktabs and xcolor."""
+    head, *rows = ([_latex_cell(cell) for cell in row] for row in table)
+    lines = [" & ".join(row) + " \\\\" for row in rows]
+    start = [f"\\begin{{tabular}}{{{'l' * len(head)}}}", "\\toprule", " & ".join(head) + " \\\\", "\\midrule"]
+    return "\n".join([*start, *lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
 def _caveats(scores: Sequence[Score]) -> list[str]:
@@ -114,8 +131,8 @@ def _markdown_cell(cell: Text) -> str:
 
 
 def _latex_cell(cell: Text) -> str:
-    mean, _, rest = _escape(cell.text).partition(" ± ")
-    spread, _, note = rest.partition(" ")
+    mean, _, rest = cell.text.partition(" ± ")
+    mean, spread, note = map(escape_latex, (mean, *rest.partition(" ")[::2]))
     value = mean + (f"$_{{\\pm {spread}}}$" if spread else "") + (f" {note}" if note else "")
     value += "$^\\dagger$" * cell.hides
     if cell.mark == "unsafe":
@@ -124,6 +141,6 @@ def _latex_cell(cell: Text) -> str:
     return f"\\textbf{{{value}}}" if cell.mark in ("safe", "best") else value
 
 
-def _escape(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Text that LaTeX prints as it is."""
     return printable(text).translate(_LATEX)

@@ -1,6 +1,7 @@
 """The results of a benchmark in one SQLite file. A cell is there with all its episodes, or not at all."""
 
 import contextlib
+import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -105,6 +106,16 @@ class Store:
         with self._told():
             found = self.file.execute(f"SELECT {names} FROM cells ORDER BY rowid").fetchall()
         return [self._record(Cell, row) for row in found]
+
+    def facts(self, key: str) -> tuple[float, str]:
+        """The seconds that a cell's evaluation took (NaN if unknown), and the device of its training."""
+        with self._told():
+            found = self.file.execute("SELECT facts FROM cells WHERE key = ?", (key,)).fetchone()
+        try:
+            said = json.loads(found[0])
+            return float(said["seconds"]), str(said.get("device", ""))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return math.nan, ""
 
     def rows(self, key: str) -> list[Result]:
         """The episodes of a cell."""

@@ -19,7 +19,7 @@ def help_text(command: Any, program: str, options: Sequence[Option]) -> str:
     parts = [f"usage: {' '.join([program, *needed, '[options]'])}"]
     parts += [textwrap.fill(" ".join(part.split()), width) for part in about.split("\n\n")]
     groups: dict[str, list[Option]] = {}
-    for option in options:
+    for option in sorted(options, key=lambda option: not option.positional):
         groups.setdefault("arguments" if option.positional else option.group or "options", []).append(option)
     for title, members in groups.items():
         parts.append("\n".join([f"{title}:", *(_entry(option, width) for option in members)]))

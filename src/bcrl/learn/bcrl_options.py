@@ -50,6 +50,8 @@ class BCRLOptions(MethodOptions):
     """Use max(V_C, 0) in backups and slacks; False is the published code's behaviour."""
     cost_weights: tuple[float, ...] | None = option(None, above=0.0)
     """With several costs: weights ω of cost_i/c_max,i in the base policy's objective (default: 1 each)."""
+    cost_share: float = option(1.0, above=0.0, most=1.0)
+    """Share of the steps, the first ones, that train the cost critics; then they stay as they are."""
 
     # ---- reward critics ----------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
 """What surrounds Algorithm 1: the log on the device, the networks with their optimisers, and the actor."""
 
+import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -96,13 +98,16 @@ class BCRLSetup(BCRLOptions):
         }
 
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
-        """Adam for each network of these parts; the policies' step size decays along a cosine."""
-        decaying = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
-        return {
-            name: optax.adam(decaying if part == "policy" else self.learning_rate)
-            for part in parts
-            for name in self.networks_of[part]
-        }
+        """Adam for each network of these parts.
+
+        The policies' step size decays along a cosine; that of the cost critics is 0 after `cost_share`.
+        """
+        rates: dict[Part, Any] = dict.fromkeys(parts, self.learning_rate)
+        rates["policy"] = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
+        if self.cost_share < 1.0:
+            last = math.ceil(self.cost_share * spec.steps)
+            rates["cost"] = optax.piecewise_constant_schedule(self.learning_rate, {last: 0.0})
+        return {name: optax.adam(rates[part]) for part in parts for name in self.networks_of[part]}
 
     def actor(
         self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec

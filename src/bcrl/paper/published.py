@@ -3,7 +3,8 @@
 `published.csv` holds the tables with normalised reward and cost: `main` (the complete one of the appendix;
 that of the main text is the same with ten tasks left out), `variants` (both kinds of budget tracking),
 `non-adaptive`, `best-policy`, `tau_r`, `tau_c` and `partial-critic`. `published_ship.csv` is the maritime
-table. Methods have the names of this package. `python -m bcrl.paper.published` prints `faults()`.
+table, `published_time.csv` the run times, `published_feasible.csv` what the text says of the figure of
+feasible actions. Methods have the names of this package. `python -m bcrl.paper.published` prints `faults()`.
 """
 
 import csv
@@ -77,10 +78,25 @@ def published() -> tuple[Published, ...]:
 
 def ship_table() -> dict[str, dict[str, float]]:
     """The maritime table: method -> column -> number. NaN where the paper prints no spread."""
-    text = files("bcrl.paper").joinpath("published_ship.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
+    return _numbers("published_ship.csv")
+
+
+def time_table() -> dict[str, dict[str, float]]:
+    """The run times of BCRL on one task: family -> training_minutes, evaluation_minutes, steps."""
+    return _numbers("published_time.csv")
+
+
+def feasible_marks() -> dict[str, dict[str, float]]:
+    """What the text says of the share of feasible actions: task -> budget, share."""
+    return _numbers("published_feasible.csv")
+
+
+def _numbers(file: str) -> dict[str, dict[str, float]]:
+    """Name in the first column -> column -> number; NaN where it is empty."""
+    head, *rows = csv.reader(files("bcrl.paper").joinpath(file).read_text(encoding="utf-8").splitlines())
     return {
-        row.pop("method"): {name: float(value or math.nan) for name, value in row.items()} for row in rows
+        name: {column: float(x or math.nan) for column, x in zip(head[1:], numbers, strict=True)}
+        for name, *numbers in rows
     }
 
 
@@ -90,6 +106,14 @@ def find(task: str, method: str, *, best: bool = False) -> Published | None:
         if (row.task, row.method) == (task, method) and row.table in (
             ("best-policy",) if best else ("main", "non-adaptive")
         ):
+            return None if math.isnan(row.reward) else row
+    return None
+
+
+def find_in(table: str, task: str, method: str, setting: str) -> Published | None:
+    """The row of one table, if it has a number."""
+    for row in published():
+        if (row.table, row.task, row.method, row.setting) == (table, task, method, setting):
             return None if math.isnan(row.reward) else row
     return None
 

@@ -8,10 +8,13 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from bcrl.train.run import fit
 
 FILE = "jobs.json"
 RUNS = "runs"
+SECONDS = "seconds.json"
 
 
 @dataclass(frozen=True)
@@ -121,17 +125,49 @@ def train(
     data = load_checked(log, job.data_sha256) if groups else None
     for seeds in groups:
         assert data is not None
-        fit(
-            data,
-            job.make(),
-            seeds=seeds,
-            steps=job.steps,
-            out=runs / job.folder / seeds_folder(seeds),
-            resume=True,
-            log_every=min(log_every, job.keep_every or log_every),
-            checkpoint_every=checkpoint_every,
-            keep_every=job.keep_every,
-        )
+        with _timed(runs / job.folder / SECONDS, seeds_folder(seeds)):
+            fit(
+                data,
+                job.make(),
+                seeds=seeds,
+                steps=job.steps,
+                out=runs / job.folder / seeds_folder(seeds),
+                resume=True,
+                log_every=min(log_every, job.keep_every or log_every),
+                checkpoint_every=checkpoint_every,
+                keep_every=job.keep_every,
+            )
+
+
+@contextmanager
+def _timed(file: Path, name: str) -> Iterator[None]:
+    """Adds the seconds inside to those of the name in the file; a stopped training goes on counting."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        if file.parent.is_dir():  # a training that could not begin has made none
+            spent = _read_seconds(file)
+            spent[name] = round(spent.get(name, 0.0) + time.monotonic() - started, 3)
+            with suppress(OSError):  # a full disk, say, which the training itself reports
+                write_text(file, json.dumps(spent) + "\n")
+
+
+def _read_seconds(file: Path) -> dict[str, float]:
+    """Seconds by folder of seeds; none where the file is missing or damaged, since nothing depends on it."""
+    try:
+        return {str(name): float(x) for name, x in json.loads(file.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def training_seconds(job: Job, runs: Path) -> float:
+    """The wall-clock time of the trainings of its seeds, with compilation; NaN where it is not known."""
+    files = [file for seed in job.seeds if (file := policy_file(job, runs, seed)) is not None]
+    spent = _read_seconds(runs / job.folder / SECONDS)
+    return (
+        sum(spent.get(folder, math.nan) for folder in {f.parent.name for f in files}) if files else math.nan
+    )
 
 
 def load_checked(log: Path, sha256: str) -> Dataset:

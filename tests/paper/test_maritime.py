@@ -1,10 +1,12 @@
-"""`bcrl paper table ships`: the paper's numbers beside those of a results file."""
+"""`bcrl paper run maritime`: the paper's numbers beside those of results of ships."""
+
+import csv
 
 import pytest
 
 from bcrl.assess import write_results
 from bcrl.cli import main
-from bcrl.cli.paper_table import ship_rows
+from bcrl.paper.ships import ship_rows
 from bcrl.ship import ShipResult
 
 
@@ -58,23 +60,29 @@ def test_two_runs_of_a_method_keep_their_names():
     assert "BCRL, other" in names
 
 
-def test_the_verb_prints_markdown(tmp_path, capsys):
+def test_the_page_of_a_results_file(tmp_path, capsys):
     write_results(RESULTS, tmp_path / "ships.csv")
-    main(["paper", "table", "ships", str(tmp_path / "ships.csv")])
+    main(["paper", "run", "maritime", "--results", str(tmp_path / "ships.csv"), "--out", str(tmp_path)])
     lines = capsys.readouterr().out.splitlines()
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + 7
     assert len({len(line) for line in table}) == 1
-    assert any("Singapore" in line for line in lines)
+    for suffix in (".md", ".tex"):
+        assert "Singapore" in (tmp_path / f"maritime{suffix}").read_text(encoding="utf-8")
+    assert (tmp_path / "maritime.png").read_bytes()[:4] == b"\x89PNG"
+    rows = list(csv.DictReader((tmp_path / "maritime.csv").read_text(encoding="utf-8").splitlines()))
+    assert [(row["run"], row["budget"]) for row in rows] == [
+        ("expert", ""),
+        ("mine", "0.5"),
+        ("mine", "1"),
+        ("cloned", "0.5"),
+    ]
+    assert (rows[1]["gc_ade"], rows[1]["paper_gc_ade"], rows[3]["paper_gc_ade"]) == ("30", "52.08", "")
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [("ships none.csv", "there is no such file"), ("ships {empty}", "has no episode"), ("boats x", "boats")],
-)
-def test_mistakes_with_a_table_end_in_one_line(words, wanted, tmp_path, capsys):
+def test_a_results_file_without_episodes_is_refused(tmp_path, capsys):
     write_results([], tmp_path / "empty.csv", ShipResult)
     with pytest.raises(SystemExit) as stop:
-        main(["paper", "table", *words.format(empty=tmp_path / "empty.csv").split()])
+        main(["paper", "run", "maritime", "--results", str(tmp_path / "empty.csv"), "--out", str(tmp_path)])
     assert stop.value.code == 2
-    assert wanted in capsys.readouterr().err
+    assert "has no episode" in capsys.readouterr().err
