@@ -49,6 +49,10 @@ else:  # a copy without the package
             super().__init__(brief(message, 2_000))
 
 
+class UnknownMethod(BCRLError):
+    """A policy of a method that this module cannot execute."""
+
+
 LARGEST = 2**31 - 1
 MOST_TABLE = 2**24  # bytes of a file's JSON; those of real files have some thousand
 Execution = Literal["finite-horizon", "soft", "direct", "min"]
@@ -440,7 +444,7 @@ class Spec(NamedTuple):
 class Calibration(NamedTuple):
     """Pairs of wanted and told thresholds, and all that they hold for."""
 
-    table: dict[float, float]
+    table: tuple[tuple[float, float], ...]
     data_sha256: str
     execution: str
     candidates: int
@@ -510,7 +514,7 @@ def _read(path: Any, file: Any, size: int) -> "Policy":
         policy.calibration = _calibration(header)
         wanted = _shapes(policy.name, policy.options, policy.spec)
     except BCRLError as error:
-        raise BCRLError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
     policy.observed = ObservedRange.read(header, policy.spec.observation_size, path)
     policy.provenance = header.get("provenance")
     if not isinstance(policy.provenance, dict):
@@ -584,7 +588,9 @@ def _options(header: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     name, values = header.get("method"), header.get("options", {})
     if name not in METHODS:
         known = ", ".join(METHODS)
-        raise BCRLError(f"the method is {brief_repr(name)}, but this runtime knows {known}: use bcrl.load")
+        raise UnknownMethod(
+            f"the method is {brief_repr(name)}, but this runtime knows {known}: use bcrl.load"
+        )
     defaults, training = METHODS[name]
     if not isinstance(values, dict):
         raise BCRLError(f"the header's options are damaged ({brief_repr(values)})")
@@ -658,7 +664,7 @@ def _calibration(header: dict[str, Any]) -> Calibration | None:
     if isinstance(parts, dict) and "prune" in parts:  # the name of `candidates` in older files
         parts = {("candidates" if name == "prune" else name): value for name, value in parts.items()}
     try:
-        found = Calibration(**{**parts, "table": {float(a): float(b) for a, b in parts["table"]}})
+        found = Calibration(**{**parts, "table": tuple((float(a), float(b)) for a, b in parts["table"])})
         wanted = [pair[0] for pair in parts["table"]]
         fits = bool(wanted) and wanted == sorted(set(wanted))
         fits = fits and all(_is_number(x, 1e30) and x >= 0 for pair in parts["table"] for x in pair)

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-import bcrl
+from bcrl import runtime
 from bcrl.assess.cost_file import read_costs
 from bcrl.errors import BCRLError
 
@@ -23,7 +23,7 @@ SEEN = [0.3, -0.2, 0.1, 0.0, 1.0, -1.0]
 def test_an_episode_acts_as_a_local_one(goal, server, policy_file):
     random = np.random.default_rng(3)
     begun = server.post("/episodes", **goal).json()
-    local = bcrl.load(policy_file).start(**{**goal, "seed": begun["seed"]})
+    local = runtime.load(policy_file).start(**{**goal, "seed": begun["seed"]})
     spent = 0.0
     for step in range(8):
         seen, cost = random.normal(size=6).tolist(), float(random.random())

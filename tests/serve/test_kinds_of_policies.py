@@ -37,7 +37,7 @@ def test_an_episode_and_its_return_after_a_restart(kind, tmp_path):
     threshold = [3.0, 4.0] if two else 3.0
     if kind == "needs reward":
         more = {"reward": 1.0}
-    local = bcrl.load(tmp_path / "policy.bcrl").start(threshold=threshold, seed=1)
+    local = engine.policy.start(threshold=threshold, seed=1)
 
     async def go() -> tuple[str, dict]:
         with held(tmp_path / "out") as journal:

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-import bcrl
+from bcrl import runtime
 from bcrl.assess.cost_file import read_costs
 from bcrl.cli import main
 from bcrl.serve.journal import decode, encode
@@ -17,7 +17,7 @@ from bcrl.serve.journal import decode, encode
 def test_no_acknowledged_step_is_lost(serving, policy_file):
     """Many clients act until the server is killed; after the restart each goes on where it was told."""
     server, many = serving("--candidates", "4"), 8
-    policy = bcrl.load(policy_file)
+    policy = runtime.load(policy_file)
     goals = {}
     for index in range(many):
         goal = {"threshold": 2.0 + index, "horizon": 60, "candidates": 4, "execution": "min", "seed": index}

@@ -5,14 +5,11 @@ import os
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 
-from bcrl.budget import Execution
-from bcrl.calibration import Calibration
-from bcrl.learn.protocol import LARGEST
-from bcrl.policy import load_learned
+from bcrl import runtime
 from bcrl.progress import progress
 from bcrl.serve.fields import LARGEST as LARGEST_NUMBER
 
@@ -58,14 +55,17 @@ class Engine:
     """Empty where the policy tracks no budget."""
     candidates: tuple[int, ...]
     """The numbers of candidates that an episode may ask for."""
-    calibration: Calibration | None
+    calibration: Any
+    """The table of a calibrated policy, or None."""
 
     def start(self, goal: dict[str, Any]) -> Running:
         """Begins an episode."""
         return self.policy.start(**goal)
 
     def warm_up(self) -> None:
-        """Compiles every program that an episode can ask for, so that none waits for a compiler."""
+        """Compiles every program that an episode can ask for, so that none waits; numpy needs none."""
+        if isinstance(self.policy, runtime.Policy):
+            return
         rules = [{}]
         if self.executions:
             rules = [{"execution": e, "candidates": c} for e, c in product(self.executions, self.candidates)]
@@ -80,28 +80,39 @@ class Engine:
 
 def load_engine(path: str | os.PathLike, candidates: tuple[int, ...]) -> Engine:
     """The engine of a policy file. Calibrated policies may be asked for their table's candidates too."""
-    policy = load_learned(path)
-    table, tracks = policy.calibration, policy.actor.tracks_budgets
+    policy, mean, std, needs_reward = _load(path)
+    table, tracks = policy.calibration, policy.tracks_budgets
     offered = {0, *(candidates if tracks else ()), *(() if table is None else (table.candidates,))}
     return Engine(
         policy=policy,
-        name=policy.method.name,
+        name=policy.name,
         digest=hashlib.sha256(Path(path).read_bytes()).hexdigest(),
         observation_size=policy.spec.observation_size,
-        observation_limit=_limit(policy.learned),
+        observation_limit=min(float(FAR * (np.abs(mean) + std).max()), LARGEST_NUMBER),
         action_size=policy.spec.action_size,
         discrete=policy.spec.discrete,
         cost_count=policy.spec.cost_count,
         horizon=policy.spec.horizon,
-        longest=policy.actor.longest or LARGEST,
-        needs_reward=policy.actor.needs_reward,
-        executions=get_args(Execution) if tracks else (),
+        longest=policy.longest or runtime.LARGEST,
+        needs_reward=needs_reward,
+        executions=runtime.EXECUTIONS if tracks else (),
         candidates=tuple(sorted(offered)),
         calibration=table,
     )
 
 
-def _limit(learned: Any) -> float:
-    normaliser = learned.normaliser
-    mean, std = np.asarray(normaliser.mean, float), np.asarray(normaliser.std, float)
-    return min(float(FAR * (np.abs(mean) + std).max()), LARGEST_NUMBER)
+def _load(path: str | os.PathLike) -> tuple[Any, np.ndarray, np.ndarray, bool]:
+    """A policy, mean and deviation of the log's observations, and whether it must be told rewards.
+
+    By numpy alone where it can be: a tenth of JAX's memory, and nothing to compile.
+    """
+    try:
+        policy = runtime.load(path)
+        return policy, policy.actor.mean.astype(float), policy.actor.std.astype(float), False
+    except runtime.UnknownMethod:
+        from bcrl.policy import load_learned
+
+        policy = load_learned(path)
+        normaliser: Any = policy.learned.normaliser  # type: ignore[attr-defined]
+        mean, std = np.asarray(normaliser.mean, float), np.asarray(normaliser.std, float)
+        return policy, mean, std, policy.actor.needs_reward
