@@ -13,7 +13,10 @@ from bcrl.train.interrupt import interrupts_noted
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
     "demo": ("bcrl.cli.demo", "make a log, train, evaluate and report: the whole way in minutes"),
-    "example ev-charging": ("bcrl.cli.example", "electric cars under a carbon budget: real data, the whole way"),
+    "example ev-charging": (
+        "bcrl.cli.example",
+        "electric cars under a carbon budget: real data, the whole way",
+    ),
     "collect": ("bcrl.cli.collect", "record a log in a world, by an agent that learns"),
     "data info": ("bcrl.cli.data_info", "what a log holds: sizes, ranges, returns, costs and a picture"),
     "data fetch": ("bcrl.cli.data_fetch", "download DSRL's log of a task"),

@@ -1,6 +1,7 @@
 """`bcrl example ev-charging`: a log from the street, the whole way by the ordinary verbs."""
 
 import shlex
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ class Command:
         claim(self.out, settings)
         example, out = Example(self.out, settings, self.wheel), self.out
         told = ",".join(f"{budget:g}" for budget in self.budgets)
-        print(f"{SOURCE}\n{LOGGED}", flush=True)
+        print(f"{textwrap.fill(SOURCE, 80)}\n{textwrap.fill(LOGGED, 80)}", flush=True)
 
         if not (out / "sessions.parquet").is_file():
             cars, rows = example.write_table()
@@ -65,7 +66,7 @@ class Command:
         except BCRLError as error:  # no told threshold is sure: the estimates say why
             print(f"no threshold can be calibrated from this log: {printable(error)}")
         for period, name in (("2020", "spring 2020"), ("2021", "summer 2021")):
-            show(example.replay(period, policy, clone), f"{name}, replayed", LOGGED)
+            show(example.replay(period, policy, clone, calibrated), f"{name}, replayed", LOGGED)
         page = out / "report.html"
         shown = [calibrated] if calibrated.is_file() else []
         words = ["--data", log, "--policies", *shown, out / "bcrl", "--truth", out / "truth-2021.csv"]
@@ -79,7 +80,11 @@ class Command:
             raise BCRLError(f"--budgets is {given}, but must be numbers between 0 and 100 kg")
         if len(set(self.budgets)) < len(self.budgets):
             raise BCRLError(f"--budgets is {given}, but one number is there twice")
-        for name, value, least in (("steps", self.steps, 1), ("sessions", self.sessions, 0), ("seed", self.seed, 0)):
+        for name, value, least in (
+            ("steps", self.steps, 1),
+            ("sessions", self.sessions, 0),
+            ("seed", self.seed, 0),
+        ):
             if value < least:
                 raise BCRLError(f"--{name} is {value}, but must be {least} or more")
 
@@ -102,8 +107,6 @@ class Command:
 
 def show(truth: "Truth", title: str, note: str) -> None:
     """Two tables of 80 columns: what the policy did, and what others buy."""
-    import textwrap
-
     from bcrl.cli.estimate import print_columns
 
     print(f"\n{title}: {truth.sessions:,} cars, BCRL told what each may emit")
@@ -143,4 +146,7 @@ def show(truth: "Truth", title: str, note: str) -> None:
     fleet = ", ".join(f"{row.fleet_equal:.2f}" for row in truth.rows)
     print(f"cloning the log (BC), told nothing: {kwh:.2f} ({kg:.2f})")
     print(f"one rate limit for all and no budget for any car, at BCRL's emissions: {fleet}")
+    if truth.calibrated:
+        print("calibrated on 2019, the mean car within the budget: wanted kg, then kWh (kg)")
+        print("  " + "   ".join(f"{w:g}: {kwh:.2f} ({kg:.2f})" for w, kg, kwh in truth.calibrated))
     print(textwrap.fill(note, 80))

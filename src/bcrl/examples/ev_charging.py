@@ -1,7 +1,6 @@
 """Charging electric cars under a carbon budget: what the example does beside the ordinary commands."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -56,6 +55,8 @@ class Truth:
     rows: list[Compared]
     clone: tuple[float, float]
     """kg and kWh of cloning."""
+    calibrated: list[tuple[float, float, float]]
+    """Wanted mean emission, and kg and kWh of the policy that is told what its calibration says."""
     sessions: int
 
 
@@ -99,23 +100,34 @@ class Example:
             table.write_parquet(temporary)
         return len(sessions), len(table)
 
-    def replay(self, period: str, policy: Path, clone: Path) -> Truth:
+    def replay(self, period: str, policy: Path, clone: Path, calibrated: Path) -> Truth:
         """Replays a period, unless its file is there, and compares; writes truth, comparison and picture."""
         told = self.settings.budgets
         mine = self._replayed(f"truth-{period}.csv", period, policy, told)
         cloned = self._replayed(f"truth-{period}-bc.csv", period, clone, told[:1])
+        wanted: list[tuple[float, float, float]] = []
+        if calibrated.is_file() and (known := load_learned(calibrated).calibration) is not None:
+            at = [budget for budget, _ in known.table]
+            found = self._replayed(f"truth-{period}-calibrated.csv", period, calibrated, at, calibrated=True)
+            wanted = [(budget, *_point([r for r in found if r.threshold == budget])) for budget in at]
         sessions = self.sessions(period)
         drawn = curves(sessions, self.sessions("2019"))
         rows = compare(mine, sessions, self.sessions("2019"), drawn)
-        point = float(np.mean([r.cost for r in cloned])), float(np.mean([r.return_ for r in cloned]))
+        point = _point(cloned)
         save_compared(rows, self.out / f"comparison-{period}.csv")
         save_figure(draw_energy(rows, drawn, point), self.out / f"energy-{period}.png")
-        return Truth(rows, point, len(sessions))
+        return Truth(rows, point, wanted, len(sessions))
 
     def _replayed(
-        self, name: str, period: str, policy: str | os.PathLike, budgets: Sequence[float]
+        self, name: str, period: str, policy: Path, budgets: Sequence[float], *, calibrated: bool = False
     ) -> Sequence[Result]:
         path = self.out / name
         if not path.is_file():
-            write_results(replay(load_learned(policy), self.sessions(period), budgets), path)
+            found = replay(load_learned(policy), self.sessions(period), budgets, calibrated=calibrated)
+            write_results(found, path)
         return read_results(path)
+
+
+def _point(results: Sequence[Result]) -> tuple[float, float]:
+    """Mean kg and kWh."""
+    return float(np.mean([r.cost for r in results])), float(np.mean([r.return_ for r in results]))

@@ -1,4 +1,4 @@
-"""The log as a table, as any user has one: one row per 5-minute step, and a map that says what the columns are."""
+"""The log as a table, as any user has one: a row per 5-minute step, and a map that says what is what."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING

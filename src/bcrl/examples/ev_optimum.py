@@ -15,7 +15,7 @@ TUNING = 3_000
 def foresight(sessions: Sessions, budget: float) -> Bought:
     """The best schedule of each car within its budget, which needs the rates of its whole stay beforehand.
 
-    A fractional knapsack: steps are filled from the cleanest on, until the car is full or the budget is spent.
+    A fractional knapsack: steps are filled from the cleanest on, until the car is full or nothing is left.
     """
     rate, there = sessions.rates()
     rate = np.sort(np.where(there, rate, np.inf), axis=1)
@@ -47,6 +47,8 @@ def _fill(rate: np.ndarray, used: np.ndarray, wanted: np.ndarray, budget: float)
     energy = np.clip(wanted[:, None] - (np.cumsum(room, axis=1) - room), 0.0, room)
     cost = energy * rate
     left = budget - (np.cumsum(cost, axis=1) - cost)
-    # A step without emission is free even when nothing is left.
     share = np.clip(np.divide(left, cost, out=np.ones_like(cost), where=cost > 0), 0.0, 1.0)
-    return (share * energy).sum(axis=1), (share * cost).sum(axis=1)
+    # When nothing is left, steps without any emission are still free.
+    free = (np.cumsum(share < 1, axis=1) > 0) & (rate == 0)
+    kwh, kg = np.where(free, 0.0, share * energy).sum(axis=1), (share * cost).sum(axis=1)
+    return kwh + np.minimum(wanted - kwh, np.where(free, room, 0.0).sum(axis=1)), kg

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bcrl.examples.ev_compare import Compared, Curves
 from bcrl.examples.ev_rules import LOGGED
 from bcrl.report.figure import blank_figure, marks, name_thresholds, style
@@ -11,13 +13,9 @@ from bcrl.report.theme import LIGHT
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    import numpy as np
-
 
 def draw_energy(rows: "Sequence[Compared]", drawn: Curves, clone: tuple[float, float]) -> "Figure":
     """kWh against kg per car; `clone` is the point (kg, kWh) of cloning."""
-    import numpy as np
-
     theme, at = LIGHT, np.array([row.kg for row in rows])
     with style(theme):
         figure = blank_figure(1, theme, (7.5, 5.6))

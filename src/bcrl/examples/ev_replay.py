@@ -1,4 +1,4 @@
-"""Truth: every session of a period replayed, by a policy that is told what each car may emit, or by a rule."""
+"""Truth: every session of a period replayed by a policy that is told what each car may emit."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,7 +25,6 @@ def replay(
     sessions: Sessions,
     budgets: Sequence[float],
     *,
-    candidates: int = 0,
     calibrated: bool = False,
 ) -> list[Result]:
     """One result per session and budget."""
@@ -36,7 +35,7 @@ def replay(
     totals = np.zeros((len(budgets), len(sessions), 4))
     with progress(f"replaying {sessions.period}", totals[..., 0].size, "sessions") as tick:
         for row, budget in enumerate(budgets):
-            goal = policy.goal(threshold=np.full(ROWS, budget), candidates=candidates, calibrated=calibrated)
+            goal = policy.goal(threshold=np.full(ROWS, budget), calibrated=calibrated)
             begun = start(policy.actor, jax.random.split(jax.random.key(0), ROWS), goal)
             for low in range(0, len(order), ROWS):
                 some = order[low : low + ROWS]

@@ -10,8 +10,8 @@ from bcrl.examples.ev_sessions import HOURS, POWER, Sessions
 RULES = ("at once", "late", "steady", "changing", "signal", "forecast")
 """Of the log; each session follows one of them.
 
-at once: full power. late: full power from the last moment on that suffices, or up to half as much time again before it.
-steady: one power, drawn. changing: a new power about every half hour, none in three of ten cases.
+at once: full power. late: full power from when 1 to 1.5 times the time it needs is left. steady: one power,
+drawn. changing: a new power about every half hour, none in three of ten cases.
 signal: full power while the CO₂ rate is below a drawn level. forecast: full power while it is below a drawn
 share (0.7 to 1.1) of its forecast over the next three hours.
 """

@@ -128,7 +128,11 @@ def _arrivals(wheel: Wheel, name: str) -> np.ndarray:
     """(n, 3) arrival and departure in seconds, kWh delivered."""
     energy = "delivered_energy (kWh)"
     table = _table(wheel, name, ["arrival", "departure", energy])
-    columns = [_seconds(table, "arrival", wheel), _seconds(table, "departure", wheel), table[energy].to_numpy()]
+    columns = [
+        _seconds(table, "arrival", wheel),
+        _seconds(table, "departure", wheel),
+        table[energy].to_numpy(),
+    ]
     rows = np.stack(columns, axis=1).astype(float)
     if not np.isfinite(rows).all() or np.any(rows[:, 2] < 0):
         raise BCRLError(f"{wheel.path}: {name} holds an energy that is no number from 0 up")
@@ -144,7 +148,9 @@ def _table(wheel: Wheel, name: str, columns: list[str]) -> "pl.DataFrame":
         raise BCRLError(f"{wheel.path}: {name} is damaged ({brief(error)})") from None
     odd = [c for c in columns if (table[c].dtype == pl.String) != (c in ("time", "arrival", "departure"))]
     if odd or sum(table.null_count().row(0)):
-        raise BCRLError(f"{wheel.path}: {name} is damaged (column {(odd or columns)[0]} holds what it should not)")
+        raise BCRLError(
+            f"{wheel.path}: {name} is damaged (column {(odd or columns)[0]} holds what it should not)"
+        )
     return table
 
 

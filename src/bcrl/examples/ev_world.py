@@ -1,4 +1,4 @@
-"""Charging as a world: a session is an episode, and replaying it is the truth, since one car does not move the grid."""
+"""Charging as a world: a session is an episode. One car does not move the grid, so a replay is the truth."""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ class Parked(NamedTuple):
 
 
 class ChargingWorld(JaxWorld):
-    """The sessions of one period. An action is a power in kW; an episode ends when the car is full or leaves."""
+    """The sessions of one period. An action is a power in kW; the car being full or gone ends an episode."""
 
     name = "ev-charging"
     family = "own"
