@@ -2,6 +2,7 @@
 
 import tomllib
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,7 +76,7 @@ def test_the_log_is_what_the_world_does(sessions: Sessions) -> None:
     assert not data.timeouts.any()
     assert set(table["rule"]) == set(RULES)
     world = charging_world(sessions, 288)
-    step, see = jax.jit(world.step), jax.jit(world.observe)
+    step, see = eqx.filter_jit(world.step), eqx.filter_jit(world.observe)
     for episode in range(3):
         low, high = data.starts[episode], data.ends[episode] + 1
         state = world.begin(jnp.int32(episode))
