@@ -7,7 +7,7 @@ import numpy as np
 
 from bcrl.examples.ev_compare import Compared, Curves
 from bcrl.examples.ev_rules import LOGGED
-from bcrl.report.figure import blank_figure, marks, name_thresholds, style
+from bcrl.report.figure import blank_figure, marks, style
 from bcrl.report.theme import LIGHT
 
 if TYPE_CHECKING:
@@ -33,8 +33,9 @@ def draw_energy(rows: "Sequence[Compared]", drawn: Curves, clone: tuple[float, f
         marks(axes, 0, theme, at, energy, None, "BCRL, told the budget of each car (kg)")
         right = 1.25 * float(max(at.max(), clone[0]))
         axes.set_xlim(0, right)
-        axes.set_ylim(0, 1.12 * float(np.interp(right, *drawn.optimum.T)))
-        name_thresholds(axes, at, energy, np.array([row.budget for row in rows]), theme.series[0])
+        axes.set_ylim(0, 1.05 * float(np.interp(right, *drawn.optimum.T)))
+        for row in rows:  # below the line, where no other curve is
+            axes.annotate(f"{row.budget:g}", (row.kg, row.kwh), (6, -17), textcoords="offset points", size=12)
         axes.set(
             title=f"Charging in {rows[0].period}: energy for its emission",
             xlabel="kg CO₂ per car",
