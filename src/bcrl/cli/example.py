@@ -64,7 +64,7 @@ class Command:
         try:
             self._verb(calibrated, "calibrate", policy, *asked, "--starts", 16, "--out", calibrated)
         except BCRLError as error:  # no told threshold is sure: the estimates say why
-            print(f"no threshold can be calibrated from this log: {printable(error)}")
+            print(textwrap.fill(f"no threshold can be calibrated from this log: {printable(error)}", 80))
         for period, name in (("2020", "spring 2020"), ("2021", "summer 2021")):
             show(example.replay(period, policy, clone, calibrated), f"{name}, replayed", LOGGED)
         page = out / "report.html"
@@ -145,7 +145,8 @@ def show(truth: "Truth", title: str, note: str) -> None:
     kg, kwh = truth.clone
     fleet = ", ".join(f"{row.fleet_equal:.2f}" for row in truth.rows)
     print(f"cloning the log (BC), told nothing: {kwh:.2f} ({kg:.2f})")
-    print(f"one rate limit for all and no budget for any car, at BCRL's emissions: {fleet}")
+    line = f"one rate limit for all and no budget for any car, at BCRL's emissions: {fleet}"
+    print(textwrap.fill(line, 80, subsequent_indent="  "))
     if truth.calibrated:
         print("calibrated on 2019, the mean car within the budget: wanted kg, then kWh (kg)")
         print("  " + "   ".join(f"{w:g}: {kwh:.2f} ({kg:.2f})" for w, kg, kwh in truth.calibrated))
