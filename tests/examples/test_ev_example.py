@@ -64,3 +64,9 @@ def test_folders_of_others_and_other_options_are_refused(
             example("--wheel", str(street), *words)
         assert stop.value.code == 2
         assert said in capsys.readouterr().err
+
+
+def test_the_page_shows_the_options_of_the_training() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "ev-charging.md").read_text(encoding="utf-8")
+    for name, value in ev_charging.TRAINING.items():
+        assert f"--{name} {value}" in page
