@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import bcrl
+from bcrl import runtime
 from bcrl.calibration import Calibration
 
 pytestmark = pytest.mark.slow
@@ -46,7 +47,8 @@ def test_the_schema_of_a_calibrated_policy_is_true(serving, tiny_policy, tmp_pat
     server = serving(policy=tmp_path / "calibrated.bcrl")
     goal = {"threshold": 3, "execution": "min", "candidates": 4, "calibrated": True, "seed": 0}
     episode = server.begin(**goal)
-    told = policy.start(threshold=2.5, execution="min", candidates=4, seed=0)
+    local = runtime.load(tmp_path / "calibrated.bcrl")
+    told = local.start(threshold=2.5, execution="min", candidates=4, seed=0)
     seen = [0.2] * 6
     assert server.act(episode, 0, seen).json()["action"] == told.act(seen).tolist()
     fuzz(server, 5)

@@ -14,6 +14,10 @@ from bcrl.train.interrupt import interrupts_noted
 # verb -> (module with a dataclass `Command` that has `run()`, one line for the overview)
 VERBS = {
     "demo": ("bcrl.cli.demo", "make a log, train, evaluate and report: the whole way in minutes"),
+    "example ev-charging": (
+        "bcrl.cli.example",
+        "electric cars under a carbon budget: real data, the whole way",
+    ),
     "collect": ("bcrl.cli.collect", "record a log in a world, by an agent that learns"),
     "data info": ("bcrl.cli.data_info", "what a log holds: sizes, ranges, returns, costs and a picture"),
     "data fetch": ("bcrl.cli.data_fetch", "download DSRL's log of a task"),
@@ -50,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare_streams()
     try:
         with _warnings_as_lines(), interrupts_noted():
-            _dispatch(words)
+            run_verb(words)
     except BCRLError as error:
         _complain(error)
         raise SystemExit(2) from None
@@ -66,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(stop.status if isinstance(stop, Stopped) else 130) from None
 
 
-def _dispatch(words: list[str]) -> None:
+def run_verb(words: list[str]) -> None:
+    """Runs the verb that the words name, with its options."""
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         return
