@@ -88,18 +88,13 @@ def compare(results: Sequence[Result], sessions: Sessions, log: Sessions, drawn:
         level = best_level(log, budget)
         others = (foresight(sessions, budget), at_once(sessions, budget), below(sessions, level, budget))
         means = [float(column.mean()) for bought in others for column in bought]
-        rows.append(
-            Compared(
-                sessions.period,
-                budget,
-                *(spent.mean, spent.low, spent.high),
-                float(np.mean(kg > budget * (1 + 1e-6))),
-                float(kwh.mean()),
-                *means,
-                level,
-                *(float(np.interp(spent.mean, *line.T)) for line in (drawn.once, drawn.below, drawn.fleet)),
-            )
+        lines = (drawn.once, drawn.below, drawn.fleet)
+        values = (
+            *(sessions.period, budget, spent.mean, spent.low, spent.high),
+            *(float(np.mean(kg > budget * (1 + 1e-6))), float(kwh.mean()), *means, level),
+            *(float(np.interp(spent.mean, line[:, 0], line[:, 1])) for line in lines),
         )
+        rows.append(Compared(*values))
     return rows
 
 

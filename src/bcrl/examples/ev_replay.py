@@ -59,7 +59,7 @@ def _rows(who: dict[str, Any], budget: float, totals: np.ndarray) -> Iterator[Re
             return_=energy,
             cost=cost,
             normalised_reward=float("nan"),
-            normalised_cost=float(normalised_cost(np.float64(cost), budget)),
+            normalised_cost=float(normalised_cost(np.asarray(cost), budget)),
             length=int(length),
             fallback_share=fallback / length,
         )

@@ -68,7 +68,8 @@ def mixed(sessions: Sessions, random: np.random.Generator) -> tuple[Rule, np.nda
     kind = random.integers(0, len(RULES), n)
     ease, share, level = random.uniform(1, 1.5, n), random.uniform(0.1, 1, n), random.uniform(0.05, 0.5, n)
     margin = random.uniform(0.7, 1.1, n)
-    caps = np.exp(random.uniform(*np.log(CAPS), n))
+    low, high = np.log(CAPS)
+    caps = np.exp(random.uniform(low, high, n))
     caps = np.where(random.random(n) < CAPPED, caps, np.inf)
     now, held = np.zeros(n), _some_power(random, n)
 
