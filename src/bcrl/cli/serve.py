@@ -28,7 +28,7 @@ class Command:
     token_file: Path | None = None
     """File with the token that every request must carry."""
     candidates: tuple[int, ...] = ()
-    """Numbers of candidates that episodes may ask for, such as 8,32; each is compiled at the start."""
+    """Numbers of candidates that episodes may ask for, such as 8,32; many take long."""
 
     # ---- limits ----
     max_episodes: int = 1_000
