@@ -22,6 +22,7 @@ from bcrl.report import save_figure
 MARK = "example.json"
 """Says that a folder is the example's, and how it was made."""
 TRAINING = {
+    "method": "bcrl-gradient",
     "criterion": "episodic",
     "tracking": "direct",
     "tau-c": "0.02",
