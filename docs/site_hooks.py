@@ -33,7 +33,7 @@ ROOT_PAGES = {
 LINK = re.compile(r"(!?)\[([^]]*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)(```)(\w+)[^\n]*\n.*?^\1```$", re.MULTILINE | re.DOTALL)
 # A symbol of one letter with an index: V_C, S_P, c_max, Σ_{u≥t}. Powers: γ_C^t, γ^(H−t).
-INDEX = re.compile(r"(?<![\w/])([A-Za-zΑ-Ωα-ω])_(?:([A-Za-z]|max|init)(?![A-Za-z0-9_])|\{([^}<]+)\})")
+INDEX = re.compile(r"(?<!\w)([A-Za-zΑ-Ωα-ω])_(?:([A-Za-z]|max|init)(?![A-Za-z0-9_])|\{([^}<]+)\})")
 POWER = re.compile(r"(?<=[\w)>])\^(\w+|\*|\([^)<]*\))")
 NOT_PROSE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>|<[^>]*>)", re.DOTALL)
 
