@@ -111,7 +111,9 @@ def commands() -> str:
         said = io.StringIO()
         with redirect_stdout(said), suppress(SystemExit):
             main([*verb.split(), "--help"])
-        parts.append(f"## bcrl {verb}\n\n{line[0].upper()}{line[1:]}.\n\n```text\n{said.getvalue().strip()}\n```")
+        parts.append(
+            f"## bcrl {verb}\n\n{line[0].upper()}{line[1:]}.\n\n```text\n{said.getvalue().strip()}\n```"
+        )
     return "\n\n".join(parts)
 
 

@@ -24,5 +24,10 @@ def test_pre_commit_runs_what_make_test_checks():
 
 def test_an_extra_that_the_readme_names_exists_and_none_is_left_out():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("| extra | gives |")[2].partition("\n\n")[0]
+    table = (
+        (ROOT / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("| extra | gives |")[2]
+        .partition("\n\n")[0]
+    )
     assert set(re.findall(r"^\| `([\w-]+)`", table, re.MULTILINE)) == set(project["optional-dependencies"])

@@ -6,8 +6,8 @@ The word after a fence says what is checked:
 - `python no-run`: compiled, and everything it imports from bcrl exists (it needs data that is not here);
 - `sh`: whole commands; every `bcrl` line is read by the command line without being run, and every module,
   script, make target and extra that is named exists;
-- `toml`: a plan that `bcrl bench --plan` accepts; `toml map`: a map that `bcrl data import` accepts,
-  and `map.toml` in that folder;
+- `toml`: a plan that `bcrl bench --plan` accepts, and `plan.toml` in that folder; `toml map`: a map that
+  `bcrl data import` accepts, and `map.toml` there;
 - `text`: equations, layouts and output, not checked.
 """
 
@@ -18,6 +18,7 @@ import re
 import shlex
 import tomllib
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 
@@ -31,7 +32,21 @@ from bcrl.learn.registry import METHODS
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 KINDS = {("python",), ("python", "no-run"), ("sh",), ("sh", "run"), ("toml",), ("toml", "map"), ("text",)}
-SLOW = ("README.md", "docs/ships.md", "docs/tutorial-own-log.md")  # these train
+SLOW = (
+    "README.md",
+    "docs/ships.md",
+    "docs/tutorial-own-log.md",
+    "docs/tutorial-researcher.md",
+)  # these train
+# Sizes of a page that are smaller in the test, so that it takes seconds; all else is as printed.
+SMALLER = {
+    "docs/tutorial-researcher.md": {
+        "--transitions 50000 --steps 1e6": "--transitions 2000 --steps 2e4 --cost-cap 1000",
+        'preset = "cpu"': 'preset = "cpu"\nepisodes = 2',
+        "steps = 3_000": "steps = 20",
+        "steps=3_000": "steps=20",
+    },
+}
 RUNNABLE = [page for page in PAGES if any(block.words == ("python",) for block in blocks(page))]
 
 
@@ -53,16 +68,30 @@ def test_blocks_run_as_printed(page, tmp_path, monkeypatch, capsys):
     # A model of a log takes 40 seconds to learn. Here it is a rough one; all else is as printed.
     monkeypatch.setattr(bcrl.estimates, "fit_model", partial(bcrl.fit_model, steps=1_000))
     namespace = {"__name__": "__main__"}
-    for block in blocks(page):
+    for block in map(smaller, blocks(page)):
         if block.words == ("python",):
             # Blank lines before the code: an error then names the line of the document.
             code = compile("\n" * block.line + block.text, str(page), "exec")
             exec(code, namespace)
-        elif block.words == ("toml", "map"):
-            (tmp_path / "map.toml").write_text(block.text, encoding="utf-8")
+        elif block.words[0] == "toml":
+            (tmp_path / f"{'map' if 'map' in block.words else 'plan'}.toml").write_text(
+                block.text, encoding="utf-8"
+            )
         elif block.words == ("sh", "run"):
             for words in commands(block):
                 run(words, f"{block.place}: {shlex.join(words)}", capsys)
+
+
+def smaller(block: Block) -> Block:
+    for printed, small in SMALLER.get(name(block.page), {}).items():
+        block = replace(block, text=block.text.replace(printed, small))
+    return block
+
+
+def test_what_is_made_smaller_is_on_its_page():
+    for page, sizes in SMALLER.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert [printed for printed in sizes if printed not in text] == []
 
 
 def run(words: list[str], line: str, capsys: pytest.CaptureFixture) -> None:
