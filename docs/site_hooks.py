@@ -11,7 +11,7 @@ import posixpath
 import re
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
-from inspect import getdoc
+from inspect import getdoc, getmembers, getmodule
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import bcrl
+from bcrl import budget
 from bcrl.cli import VERBS, main
 
 ROOT = Path(__file__).parents[1]
@@ -82,7 +83,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     parts, end = [], 0
     for fence in FENCE.finditer(markdown):
-        head, _, rest = fence[0].partition("\n")
+        rest = fence[0].partition("\n")[2]
         parts += [LINK.sub(relink, markdown[end : fence.start()]), f"{fence[1]}```{fence[3]}\n{rest}"]
         end = fence.end()
     return "".join([*parts, LINK.sub(relink, markdown[end:])])
@@ -104,8 +105,8 @@ def commands() -> str:
     """The page of all verbs: what `--help` prints of each."""
     os.environ["COLUMNS"] = "90"
     parts = [
-        "# Command line\n\nWhat `bcrl VERB --help` prints. `bcrl train --method METHOD --help` has the options of "
-        "another [method](baselines.md)."
+        "# Command line\n\nWhat `bcrl VERB --help` prints. The options of another [method](baselines.md): "
+        "`bcrl train --method METHOD --help`."
     ]
     for verb, (_, line) in VERBS.items():
         said = io.StringIO()
@@ -118,13 +119,14 @@ def commands() -> str:
 
 
 def api() -> str:
-    """The page of the public names: those of `bcrl` by package, and those of `bcrl.cmdp` and `bcrl.budget`."""
+    """The page of the public names: of `bcrl` by package, of `bcrl.cmdp` and of `bcrl.budget`."""
     parts = ["# Python\n\nThe public names. Each is imported on first use: `import bcrl` alone is quick."]
     packages: dict[str, list[str]] = {}
     for name, home in bcrl._HOMES.items():
         packages.setdefault(".".join(home.split(".")[:2]), []).append(f"bcrl.{name}")
     packages["bcrl.cmdp"] = [f"bcrl.cmdp.{name}" for name in import_module("bcrl.cmdp").__all__]
-    packages["bcrl.budget"] = ["bcrl.budget"]
+    made_here = getmembers(budget, lambda thing: getmodule(thing) is budget)
+    packages["bcrl.budget"] = [f"bcrl.budget.{name}" for name, _ in made_here if not name.startswith("_")]
     for package in sorted(packages):
         about = (getdoc(import_module(package)) or "").partition("\n\n")[0]
         parts.append(f"## {package}\n\n{about}")

@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_citation_has_the_version_of_the_package():
     said = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
-    assert said and said[1] == bcrl.__version__
+    assert said
+    assert said[1] == bcrl.__version__
 
 
 def test_pre_commit_runs_what_make_test_checks():

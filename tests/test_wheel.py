@@ -1,4 +1,4 @@
-"""What is published works alone: the sdist builds the wheel, and the wheel's quick start runs without the repository."""
+"""What is published works alone: the sdist builds the wheel, and its quick start runs outside the clone."""
 
 import os
 import site

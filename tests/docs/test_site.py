@@ -1,4 +1,4 @@
-"""The documentation site: every page has its place, the strict build passes, and nothing is loaded from a network."""
+"""The documentation site: every page has its place, it builds strictly, it loads nothing from a network."""
 
 import os
 import re
