@@ -77,7 +77,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[0]
         path = posixpath.normpath(posixpath.join(folder, file))
         goal = ROOT_PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
-        if goal is None:  # a file of the repository that is no page: its name must do
+        if goal is None or (ROOT / path).is_dir():  # no page and no picture: its name must do
             return text
         return f"{mark}[{text}]({posixpath.relpath(goal, here or '.')}{'#' if anchor else ''}{anchor})"
 
