@@ -1,9 +1,9 @@
-# Two commands from a bare clone: `make demo` and `make test`. Both make .venv and install into it.
+# From a bare clone: `make demo`, `make test`, `make docs`. Each makes .venv and installs into it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test docs coverage clean
 
 demo: $(VENV)/.demo
 	$(BIN)/bcrl demo
@@ -16,6 +16,13 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pytest -n 2 --dist worksteal
 
+# The site, to be opened from site/index.html. Material announces its successor on every build; that is silenced.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+coverage: $(VENV)/.dev
+	$(BIN)/pytest -n 2 --dist worksteal --cov=bcrl --cov-report=term:skip-covered
+
 # A stamp per set of extras: pip runs again only when pyproject.toml changed.
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[report]'
@@ -23,6 +30,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ $(VENV)/.demo $(VENV)/.docs
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@ $(VENV)/.demo
 
 $(BIN)/python:
@@ -30,4 +41,4 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis site

@@ -178,6 +178,9 @@ def test_frames_of_pandas_and_polars_and_files_give_the_same_log(table, tmp_path
         when=pd.to_datetime(pandas["when"], unit="h", utc=True).dt.tz_convert("Europe/Berlin")
     )
     assert bcrl.from_frame(zoned, **parts).fingerprint() == from_polars.fingerprint()
+    for unit in ("s", "ns"):
+        timed = pandas.assign(when=pd.to_datetime(pandas["when"], unit="h").astype(f"datetime64[{unit}]"))
+        assert bcrl.from_frame(timed, **parts).fingerprint() == from_polars.fingerprint()
     for name in ("log.npz", "log.h5"):
         import_table(table, parts, tmp_path / name)
         assert bcrl.load_data(tmp_path / name).fingerprint() == from_polars.fingerprint()

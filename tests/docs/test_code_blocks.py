@@ -8,8 +8,8 @@ The word after a fence says what is checked:
 - `python no-run`: compiled, and everything it imports from bcrl exists (it needs data that is not here);
 - `sh`: whole commands; every `bcrl` line is read by the command line without being run, and every module,
   script, make target and extra that is named exists;
-- `toml`: a plan that `bcrl bench --plan` accepts; `toml map`: a map that `bcrl data import` accepts,
-  and `map.toml` in that folder;
+- `toml`: a plan that `bcrl bench --plan` accepts, and `plan.toml` in that folder; `toml map`: a map that
+  `bcrl data import` accepts, and `map.toml` there;
 - `text`: equations, layouts and output, not checked.
 """
 
@@ -24,6 +24,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
@@ -42,7 +43,26 @@ KINDS = {("python",), ("python", "no-run"), ("sh",), ("sh", "run"), ("sh", "star
 KINDS |= {("toml",), ("toml", "map"), ("text",)}
 PORT = "8000"
 """Of a server on a page; here it is a free one."""
-SLOW = ("README.md", "docs/deploy.md", "docs/ships.md", "docs/tutorial-own-log.md")  # these train
+SLOW = (
+    "README.md",
+    "docs/deploy.md",
+    "docs/ships.md",
+    "docs/tutorial-own-log.md",
+    "docs/tutorial-researcher.md",
+)  # these train
+# Sizes of a page that are smaller in the test, so that it takes seconds; all else is as printed.
+SMALLER = {
+    "docs/tutorial-researcher.md": {
+        "--transitions 50000 --steps 1e6": "--transitions 2000 --steps 2e4 --cost-cap 1000",
+        "thresholds = [10, 20, 40]": "thresholds = [10]\nepisodes = 2",
+        "steps = 3_000": "steps = 20",
+        "[methods.caps]\n": "",  # three methods less to compile
+        "[methods.bc-safe]\n": "",
+        '[methods.episodic]          # a column of your own: BCRL with another option\nmethod = "bcrl"\n'
+        'options = { criterion = "episodic" }\n': "",
+        "episodes=20": "episodes=2",
+    },
+}
 RUNNABLE = [page for page in PAGES if any(block.words == ("python",) for block in blocks(page))]
 
 
@@ -66,13 +86,14 @@ def test_blocks_run_as_printed(page, tmp_path, monkeypatch, capsys):
     namespace = {"__name__": "__main__"}
     port = str(free_port())
     with ExitStack() as started:
-        for block in blocks(page):
+        for block in map(smaller, blocks(page)):
             if block.words == ("python",):
                 # Blank lines before the code: an error then names the line of the document.
                 text = block.text.replace(PORT, port)
                 exec(compile("\n" * block.line + text, str(page), "exec"), namespace)
-            elif block.words == ("toml", "map"):
-                (tmp_path / "map.toml").write_text(block.text, encoding="utf-8")
+            elif block.words[0] == "toml":
+                name_of_file = "map.toml" if "map" in block.words else "plan.toml"
+                (tmp_path / name_of_file).write_text(block.text, encoding="utf-8")
             elif block.words == ("sh", "run"):
                 for words in commands(block):
                     run(words, f"{block.place}: {shlex.join(words)}", capsys)
@@ -101,6 +122,18 @@ def going_on(words: list[str]) -> Iterator[None]:
             yield
         finally:
             process.terminate()
+
+
+def smaller(block: Block) -> Block:
+    for printed, small in SMALLER.get(name(block.page), {}).items():
+        block = replace(block, text=block.text.replace(printed, small))
+    return block
+
+
+def test_what_is_made_smaller_is_on_its_page():
+    for page, sizes in SMALLER.items():
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert [printed for printed in sizes if printed not in text] == []
 
 
 def run(words: list[str], line: str, capsys: pytest.CaptureFixture) -> None:
@@ -222,4 +255,5 @@ def test_plans_are_accepted(block, tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text(block.text, encoding="utf-8")
     for entry in read_plan(path)["entries"]:
-        bcrl.make_method(entry.method, **entry.options)  # refuses unknown methods and options
+        told = {"threshold": 10.0} if METHODS[entry.method].threshold == "before training" else {}
+        bcrl.make_method(entry.method, **told, **entry.options)  # refuses unknown methods and options

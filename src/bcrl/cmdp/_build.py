@@ -17,7 +17,7 @@ def from_gymnasium(
     gamma: float,
     start: Any = None,
 ) -> CMDP:
-    """A model of a toy-text environment, or of its P[s][a] = [(probability, next state, reward, end), ...].
+    """A model of a toy-text environment, or of its `P[s][a] = [(probability, next state, reward, end), ...]`.
 
     The table has no costs: `cost(state, action, next_state, reward)` returns one or several. Transitions
     that terminate lead to one extra state, the last. `start` defaults to the environment's distribution.

@@ -117,7 +117,7 @@ def _highs(
     with progress(label, 3 * matrix.shape[0], "iterations") as tick:
         done = 0
 
-        def count(event: highspy.HighsCallbackEvent) -> None:
+        def count(event: "highspy.HighsCallbackEvent") -> None:
             nonlocal done
             now = event.data_out.simplex_iteration_count
             tick(max(now - done, 0))

@@ -275,14 +275,19 @@ class FrameTable:
         if isinstance(column, pl.Series):
             return column.alias(name)
         if getattr(getattr(column, "dt", None), "tz", None) is not None:  # numpy knows no time zones
-            values = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+            values = _milliseconds(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy())
             return pl.Series(name, values).dt.replace_time_zone("UTC")
-        values = np.asarray(column.to_numpy())
+        values = _milliseconds(np.asarray(column.to_numpy()))
         if values.dtype.kind in "OUT":
             missing = np.asarray(column.isna()) if hasattr(column, "isna") else values == None  # noqa: E711
             texts = [None if gone else str(value) for value, gone in zip(values, missing, strict=True)]
             return pl.Series(name, texts, pl.String)
         return pl.Series(name, values)
+
+
+def _milliseconds(values: np.ndarray) -> np.ndarray:
+    """Times in whole seconds, which polars does not take, in milliseconds; all else as it is."""
+    return values.astype("datetime64[ms]") if values.dtype == "datetime64[s]" else values
 
 
 class _Damage:

@@ -164,7 +164,7 @@ class CPQ(ForOneThreshold, Baseline):
         return loss + vae_loss + penalty, (self.next_log_alpha(log_alpha, gap), metrics)
 
     def goals(self, sample: Sample, next_q: Array, next_q_c: Array, limit: Array) -> tuple[Array, Array]:
-        """y = r + γ (1 − d) [Q if Q_C ≤ d(κ) else worst](s′, a′), y_C = c + γ (1 − d) Q_C(s′, a′).
+        """y = r + γ (1 − d) (Q if Q_C ≤ d(κ) else worst)(s′, a′), y_C = c + γ (1 − d) Q_C(s′, a′).
 
         Faithful never ends the backup of cost.
         """
