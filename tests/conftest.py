@@ -1,7 +1,9 @@
 """Shared by all tests: compiled programs are kept for the session, and a tiny log with a policy from it."""
 
+import gc
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -29,6 +31,19 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 def pytest_unconfigure() -> None:
     if OWN_CACHE:
         shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_memory_maps():
+    """Forgets compiled programs before they exhaust the memory maps of a process (65,530 on Linux).
+
+    Each program takes some maps, and XLA ends in a segmentation fault without. They come back from the cache.
+    """
+    yield
+    maps = Path("/proc/self/maps")
+    if "jax" in sys.modules and maps.exists() and maps.read_bytes().count(b"\n") > 25_000:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

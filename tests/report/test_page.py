@@ -12,7 +12,7 @@ from bcrl.assess.statistics import summarise
 from bcrl.cli.report import Command
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.protocol import Spec
+from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.report import report_page, write_report
 from bcrl.report.document import Part
@@ -28,7 +28,8 @@ def policy(dataset, **provenance) -> Policy:
         "steps": 12_345,
         "seed": 4,
     }
-    return Policy(None, BCRL(tau_c=0.3, hidden=(8, 8)), spec, known | provenance)  # type: ignore[arg-type]
+    method = BCRL(tau_c=0.3, hidden=(8, 8))
+    return Policy(blank_actor(method, spec), method, spec, known | provenance)
 
 
 @pytest.fixture

@@ -141,6 +141,11 @@ class BCRLOptions(MethodOptions):
         return (("cost",), ("reward", "policy")) if self.climbs else tuple((part,) for part in PARTS)
 
     @property
+    def instance(self) -> str:
+        """A policy that climbs needs actions with a gradient."""
+        return "bcrl-gradient" if self.extraction == "gradient" and self.name == "bcrl" else self.name
+
+    @property
     def climbs(self) -> bool:
         """Whether the policy follows the gradient of Q_R, and so may take actions that are not in the log."""
         return self.extraction == "gradient"

@@ -38,11 +38,6 @@ class BCRLSetup(BCRLOptions):
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Arrays:
         """Standardised transitions; with the episodic criterion the time is one more feature."""
-        if data.schema.discrete and self.climbs:
-            raise BCRLError(
-                f"extraction is gradient, but the actions of {data.source or 'the log'} are labels, which "
-                "have no gradient: use clone"
-            )
         self._check_costs(data)
 
         def features(observations: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -97,6 +97,11 @@ class MethodOptions:
         return f"{type(self).__name__}({', '.join(own)})"
 
     @property
+    def instance(self) -> str:
+        """Its own name."""
+        return self.name
+
+    @property
     def schedule(self) -> tuple[tuple[str, ...], ...]:
         """One phase of one part."""
         return (("all",),)

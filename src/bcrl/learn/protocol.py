@@ -92,6 +92,11 @@ class Method(Protocol):
     name: ClassVar[str]
 
     @property
+    def instance(self) -> str:
+        """The record of the registry that says what it can do; `name` unless options change that."""
+        ...
+
+    @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
         """Which parts are trained together; the groups run one after another, each for all steps."""
         ...

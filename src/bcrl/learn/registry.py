@@ -162,9 +162,9 @@ def find_method(name: str) -> Record:
 def check_discrete(method: Method, source: str) -> None:
     """Refuses a method that cannot learn from actions that are labels, as those of the log `source` are."""
     able = [record.name for record in METHODS.values() if record.discrete]
-    if method.name not in able:
+    if method.instance not in able:
         raise BCRLError(
-            f"{source or 'the log'}: actions are labels, but {method.name} knows continuous ones alone: "
+            f"{source or 'the log'}: actions are labels, but {method.instance} knows continuous ones alone: "
             f"use {', '.join(able[:-1])} or {able[-1]}"
         )
 
