@@ -50,7 +50,10 @@ class BCRL(GradientExtraction):
     def total_loss(
         self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray, spec: Spec
     ) -> tuple[Array, Metrics]:
-        """The sum of all losses. No loss has a gradient in the networks of another."""
+        """The sum of all losses. No loss has a gradient in the networks of another.
+
+        (`gradient_loss` holds two: the policy's, and one more of V_R.)
+        """
         budget_key, dropout_key = jax.random.split(key)
         actor_key, fallback_key = jax.random.split(dropout_key)
 
