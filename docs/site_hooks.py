@@ -13,7 +13,6 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from inspect import getdoc, getmembers, getmodule
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -37,24 +36,6 @@ FENCE = re.compile(r"^( *)(```)(\w+)[^\n]*\n.*?^\1```$", re.MULTILINE | re.DOTAL
 INDEX = re.compile(r"(?<!\w)([A-Za-zΑ-Ωα-ω])_(?:([A-Za-z]|max|init)(?![A-Za-z0-9_])|\{([^}<]+)\})")
 POWER = re.compile(r"(?<=[\w)>])\^(\w+|\*|\([^)<]*\))")
 NOT_PROSE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>|<[^>]*>)", re.DOTALL)
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    config.nav = _present(config.nav or [], Path(config.docs_dir))
-    return config
-
-
-def _present(entries: list[Any], docs: Path) -> list[Any]:
-    """The entries of a nav whose pages exist."""
-    made = {*ROOT_PAGES.values(), "commands.md", "api.md"}
-    kept = []
-    for entry in entries:
-        title, value = next(iter(entry.items())) if isinstance(entry, dict) else (None, entry)
-        if isinstance(value, list):
-            kept.append({title: _present(value, docs)})
-        elif value in made or (docs / value).is_file():
-            kept.append(entry)
-    return kept
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
