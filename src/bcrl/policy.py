@@ -215,11 +215,14 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
     values = header.get("options", {})
     if not isinstance(values, dict):
         raise BCRLError(f"{source}: the header's options are damaged ({brief_repr(values)})")
-    unknown = sorted(set(values) - {field.name for field in dataclasses.fields(options)})
+    names = {field.name for field in dataclasses.fields(options)}
+    unknown = sorted(set(values) - names)
     if unknown:
         raise BCRLError(
             f"{source}: option {brief_repr(unknown[0])} is unknown to this bcrl: update it, or train again"
         )
+    if "check_action" in names:  # files of versions that did not know it act as they did
+        values = {"check_action": False, **values}
     try:
         return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
     except (TypeError, BCRLError) as error:

@@ -382,6 +382,7 @@ OF_BCRL = {
     "support": 0.01,
     "budget_input": "log",
     "extraction": "clone",
+    "check_action": False,  # files of versions that did not know it
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
@@ -410,6 +411,7 @@ VALUES: dict[str, Any] = {
     "budget_input": ("log", "raw"),
     "extraction": ("clone", "gradient"),
     "nonnegative_values": (True, False),
+    "check_action": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
     "fallback_below": [0.0, 1e300],
@@ -882,8 +884,9 @@ class TrackingActor(Actor):
         self.growth = np.float32(1.0) / np.float32(self.gamma)
         weights = self.options["cost_weights"]
         self.omega = np.ones(self.spec.cost_count, np.float32) if weights is None else np.float32(weights)
-        # What leaves the log is asked whether it is safe.
-        self.guarded = policy.name == "bcrl-td3bc" or self.options["extraction"] == "gradient"
+        # Policies that leave the log are always asked whether their action is safe.
+        leaves = policy.name == "bcrl-td3bc" or self.options["extraction"] == "gradient"
+        self.guarded = leaves or self.options["check_action"]
 
     def start(self, allowed: np.ndarray, budget: np.ndarray, steps: np.ndarray) -> State:
         soft = {"slack": budget - self.mean_start_value, "charge": np.zeros_like(budget)}

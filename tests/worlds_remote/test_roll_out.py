@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from bcrl.assess import evaluate
+from bcrl.assess.recording import Recording
 from bcrl.assess.rollout import episode_seed, roll_out
 from bcrl.assess.tables import summary_table
 from bcrl.errors import BCRLError
@@ -30,9 +31,9 @@ def same(a, b) -> bool:
     )
 
 
-def run(policy, task, workers):
+def run(policy, task, workers, record=None):
     with task.open(6, workers) as envs:
-        return roll_out(policy, task, THRESHOLDS, episodes=3, seed=4, envs=envs)
+        return roll_out(policy, task, THRESHOLDS, episodes=3, seed=4, envs=envs, record=record)
 
 
 @pytest.fixture
@@ -54,10 +55,16 @@ def test_it_does_not_depend_on_the_number_of_workers_or_slots(
     assert (tmp_path / "crashed").exists()
 
 
-def test_a_crash_changes_nothing(tiny_policy, fake_task, outcome, tmp_path):
+def test_a_crash_changes_nothing_not_even_what_is_recorded(tiny_policy, fake_task, outcome, tmp_path):
     crash = fake_task(crash=str(tmp_path / "crashed"))
-    assert same(outcome, run(tiny_policy, crash, 2))
+    recording = Recording()
+    assert same(outcome, run(tiny_policy, crash, 2, recording))
     assert (tmp_path / "crashed").exists()
+    log = recording.dataset()
+    np.testing.assert_array_equal(log.episode_lengths, outcome.lengths.ravel())
+    np.testing.assert_allclose(log.episode_costs, outcome.costs.ravel(), rtol=1e-6)
+    np.testing.assert_allclose(log.episode_returns, outcome.returns.ravel(), rtol=1e-5)
+    assert log.transitions.broken == 0
 
 
 def test_it_is_what_one_episode_after_another_gives(tiny_policy, outcome):

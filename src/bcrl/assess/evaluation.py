@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from bcrl.assess.recording import Recording
 from bcrl.assess.results import Result, Results, normalised_cost
 from bcrl.assess.rollout import Episodes, roll_out
 from bcrl.budget import Execution
@@ -30,6 +31,7 @@ def evaluate(
     calibrated: bool = False,
     seed: int = 0,
     workers: int | None = None,
+    record: Recording | None = None,
 ) -> Results[Result]:
     """One `Result` per policy, threshold and episode. Policies of different training seeds meet different
     episodes.
@@ -40,7 +42,7 @@ def evaluate(
     `candidates` draws that many actions each step and takes the best of those that the cost critic allows.
     With `calibrated`, a policy is told what its calibration table says for each threshold (by default all of
     the first policy's table). `workers` is how many processes step a world outside bcrl, by default one per
-    core.
+    core. `record` is given every transition, to be looked at as a log.
     """
     policies = _listed(policies)
     world = as_world(world)
@@ -82,6 +84,7 @@ def evaluate(
                 candidates=candidates,
                 calibrated=calibrated,
                 envs=envs,
+                record=record,
                 tick=tick,
             )
             results += _rows(policy, world, chosen, outcome, execution)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bcrl.assess.recording import Recording
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.learn.protocol import Actor, Goal, Insight
@@ -47,12 +48,13 @@ def roll_out(
     candidates: int = 0,
     calibrated: bool = False,
     envs: Envs | None = None,
+    record: Recording | None = None,
     tick: Tick = lambda advance=1, note="": None,
 ) -> Episodes:
     """`episodes` episodes at each threshold; the same starts and noise at all of them.
 
-    `envs` are open environments of a world that runs in a pool, to be kept for the next policy; `tick` counts
-    episodes.
+    `envs` are open environments of a world that runs in a pool, to be kept for the next policy; `record` is
+    given every transition; `tick` counts episodes.
     """
     world.check(policy.spec)
     shape = (len(thresholds), episodes)
@@ -67,14 +69,18 @@ def roll_out(
     if world.engine == "scan":
         keys = jnp.tile(jax.random.split(jax.random.key(seed), episodes), len(thresholds))
         states, begun, keys = _begin(policy.actor, cast(JaxWorld, world), goal, keys)
-        rows, _ = scan(policy.actor, cast(JaxWorld, world), states, begun, keys)
+        rows, steps = scan(
+            policy.actor, cast(JaxWorld, world), states, begun, keys, record=record is not None
+        )
+        if record is not None:
+            record.add_scan(rows, *steps)
         totals = np.asarray(jnp.sum(rows, axis=0))
         tick(len(totals))
     elif envs is None:
         with cast(Task, world).open(len(thresholds) * episodes) as opened:
-            totals = pool(policy, goal, opened, shape, seed, horizon, tick)
+            totals = pool(policy, goal, opened, shape, seed, horizon, record, tick)
     else:
-        totals = pool(policy, goal, envs, shape, seed, horizon, tick)
+        totals = pool(policy, goal, envs, shape, seed, horizon, record, tick)
     returns, costs, lengths, fallback = (column.reshape(shape) for column in totals.T)
     return Episodes(returns, costs, lengths, fallback / lengths)
 
@@ -118,11 +124,13 @@ def scan(
     keys: jax.Array,
     *,
     observe: Callable[[Any], Any] | None = None,
+    record: bool = False,
     tick: Tick = lambda advance=1, note="": None,
 ) -> tuple[np.ndarray, Any]:
     """Rows (steps made, n, 4) of n episodes: reward, cost, 1, whether the fallback acted; 0 after an end.
 
-    Then `world.trace` after every step, with leaves (steps made, n, ...).
+    Then `world.trace` after every step, with leaves (steps made, n, ...); with `record` instead the
+    observation, the action, whether it ended the episode, and the observation after it.
 
     `states` and `begun` are the first states and memories, `keys` (steps, n) those of the world's steps.
     `observe` is what the actor is shown of a state, by default the world's observation. `tick` counts steps.
@@ -135,7 +143,7 @@ def scan(
     parts = []
     for low in range(0, steps, length):
         part, bounds = keys[low : low + length], jnp.array([low, steps])
-        now, recorded = _segment(actor, world, observe or world.observe, begun, now, part, bounds)
+        now, recorded = _segment(actor, world, observe or world.observe, record, begun, now, part, bounds)
         parts.append(recorded)
         ended = not now.alive.any()
         tick(steps - low if ended else min(length, steps - low))
@@ -172,7 +180,14 @@ def _begin(actor: Actor, world: JaxWorld, goal: Goal, keys: jax.Array) -> tuple[
 
 @eqx.filter_jit
 def _segment(
-    actor: Actor, world: JaxWorld, observe: Any, begun: Any, now: _Running, keys: jax.Array, bounds: jax.Array
+    actor: Actor,
+    world: JaxWorld,
+    observe: Any,
+    record: bool,
+    begun: Any,
+    now: _Running,
+    keys: jax.Array,
+    bounds: jax.Array,
 ) -> tuple[_Running, Any]:
     """Some steps of all episodes; the ones that have ended stay where they are."""
 
@@ -184,7 +199,8 @@ def _segment(
         alive = now.alive & (step < steps)
         state = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, now.state)
         after = _Running(state, memory, jnp.reshape(cost, now.cost.shape), reward, alive & ~terminal)
-        return after, (jnp.where(alive, row, 0.0), world.trace(state))
+        kept = (seen, action, terminal, observe(state)) if record else world.trace(state)
+        return after, (jnp.where(alive, row, 0.0), kept)
 
     def step(now: _Running, inputs: Any) -> tuple[_Running, Any]:
         keys, number = inputs
@@ -198,7 +214,14 @@ def _segment(
 
 
 def pool(
-    policy: Policy, goal: Goal, envs: Envs, shape: tuple[int, int], seed: int, horizon: int, tick: Tick
+    policy: Policy,
+    goal: Goal,
+    envs: Envs,
+    shape: tuple[int, int],
+    seed: int,
+    horizon: int,
+    record: Recording | None,
+    tick: Tick,
 ) -> np.ndarray:
     """(n, 4) return, cost, length and steps of the fallback of n = thresholds × episodes episodes.
 
@@ -216,6 +239,7 @@ def pool(
     costs, rewards = np.zeros((count, 1), np.float32), np.zeros(count, np.float32)
     totals, fresh = np.zeros((count, 4)), np.ones(count, bool)
     rows = Rows(count)
+    steps: list[list[tuple[Any, ...]]] = [[] for _ in range(count)]
     while rows.open:
         if running := rows.running:
             # Always the whole batch: its shape does not depend on how many slots there are, so that an
@@ -227,19 +251,24 @@ def pool(
             totals[running, 3] += np.asarray(insight.fallback)[running]
             fresh[running] = False
         outcome = rows.round(envs, actions, lambda row: episode_seed(seed, row % episodes))
+        before = observations.copy()
         for row, seen in outcome.seen.items():
             observations[row] = seen
             if row not in outcome.stepped:  # a new episode, or one begun again
-                totals[row], fresh[row] = 0.0, True
+                totals[row], fresh[row], steps[row] = 0.0, True, []
         ended = []
         for row, (reward, cost, terminal, timeout) in outcome.stepped.items():
             rewards[row], costs[row] = reward, cost
             totals[row, :3] += reward, cost, 1.0
+            if record is not None:
+                steps[row].append((before[row], actions[row], reward, cost, terminal, outcome.seen[row]))
             if terminal or timeout or totals[row, 2] >= horizon:
                 ended.append(row)
         rows.end(ended)
         if ended:
             tick(len(ended))
+    if record is not None:
+        record.add_pool(steps)
     return totals
 
 

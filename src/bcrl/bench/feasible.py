@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bcrl.assess.critics import cost_critics
 from bcrl.bench.cells import Work
 from bcrl.bench.experiment import NOTHING, is_dsrl
 from bcrl.bench.tables import Table, Text
 from bcrl.data import Dataset, load_data
-from bcrl.errors import BCRLError
-from bcrl.learn.tracking import TrackingActor
 from bcrl.paper.published import feasible_marks
 from bcrl.policy import Policy, load_learned
 from bcrl.progress import progress
@@ -21,25 +18,11 @@ from bcrl.train.jobs import policy_file
 
 BUDGETS = (0.0, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 50.0)
 """Discounted costs δ, in the user's unit."""
-ROWS = 10_000  # of the log at once
 
 
 def feasible_shares(policy: Policy, data: Dataset, budgets: Sequence[float] = BUDGETS) -> list[float]:
     """For each budget δ the share of the log's (s, a) with Q_C(s, a) ≤ δ, by the larger of two critics."""
-    actor = policy.learned
-    if not isinstance(actor, TrackingActor):
-        raise BCRLError(f"{policy.method.name} has no cost critics to ask: use BCRL")
-
-    @jax.jit
-    def critic(observations: jax.Array, actions: jax.Array, steps: jax.Array) -> jax.Array:
-        features = jax.vmap(actor.features)(observations, steps)
-        return actor.cost_to_go(features, actions)[:, 0]
-
-    parts = []
-    for first in range(0, len(data), ROWS):
-        rows = slice(first, first + ROWS)
-        parts.append(critic(*(jnp.asarray(x[rows]) for x in (data.observations, data.actions, data.steps))))
-    costs = np.concatenate([np.asarray(part) for part in parts]) * policy.units.cost[0]
+    costs = cost_critics(policy, data).critic
     return [float(np.mean(costs <= budget)) for budget in budgets]
 
 

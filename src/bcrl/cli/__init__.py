@@ -29,6 +29,7 @@ VERBS = {
     "estimate": ("bcrl.cli.estimate", "what policies will cost and earn, from the log alone"),
     "calibrate": ("bcrl.cli.calibrate", "what to tell a policy so that thresholds are kept, from the log"),
     "choose": ("bcrl.cli.choose", "the best of several policies, from the log alone"),
+    "critics": ("bcrl.cli.critics", "what a policy's cost critics say of a log, beside what followed there"),
     "certify": ("bcrl.cli.certify", "is the mean cost below a threshold? From monitored episodes"),
     "export": ("bcrl.cli.export", "a policy for machines without JAX: numpy alone, or ONNX"),
     "inspect": ("bcrl.cli.inspect", "what is in a policy file, and a model card of it"),

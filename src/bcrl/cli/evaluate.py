@@ -38,11 +38,14 @@ class Command:
     """Decides starts and noise of the episodes."""
     out: Path | None = None
     """File for one row per episode, results.csv."""
+    record: Path | None = None
+    """File for every transition, as a log: .npz or .hdf5."""
 
     def run(self) -> None:
         from bcrl.assess import evaluate
         from bcrl.assess.evaluation import trained_for
-        from bcrl.cli.out import check_writable
+        from bcrl.assess.recording import Recording
+        from bcrl.cli.out import check_file, check_writable
         from bcrl.cli.terminal import next_step, print_summary
         from bcrl.policy import load_learned
         from bcrl.train.folder import policy_files
@@ -51,6 +54,9 @@ class Command:
         world = make_world(self.world, self.noise, self.python)
         if self.out is not None:
             check_writable(self.out)
+        if self.record is not None:
+            check_file(self.record, (".npz", ".hdf5"), overwrite=True, option="--record")
+        recording = None if self.record is None else Recording()
         policies = [load_learned(path) for path in policy_files(self.policies)]
         results = evaluate(
             policies,
@@ -62,6 +68,7 @@ class Command:
             calibrated=self.calibrated,
             seed=self.seed,
             workers=self.workers,
+            record=recording,
         )
         title = f"{self.policies} in {world.name}, execution {self.execution}"
         print_summary(results.summary(), title)  # before what may fail
@@ -73,4 +80,10 @@ class Command:
         if self.out is not None:
             results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
+        if recording is not None and self.record is not None:
+            log = recording.dataset(str(self.record), policies[0].schema)
+            log.save(self.record)
+            print(f"{len(log):,} transitions: {self.record}")
+            next_step("bcrl", "critics", self.policies, "--data", self.record)
+        if self.out is not None:
             next_step("bcrl", "report", self.out, "--out", self.out.with_suffix(".html"))

@@ -9,19 +9,19 @@ from bcrl.errors import BCRLError
 from bcrl.files import temporary_name
 
 
-def check_file(out: Path, suffixes: Iterable[str], overwrite: bool) -> None:
+def check_file(out: Path, suffixes: Iterable[str], overwrite: bool, option: str = "--out") -> None:
     """Refuses what could only fail after the work is done, and what would be lost."""
     if out.suffix.lower() not in suffixes:
-        raise BCRLError(f"--out {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
+        raise BCRLError(f"{option} {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
     if os.path.exists(out) and not os.path.isdir(out) and not overwrite:
-        raise BCRLError(f"--out {out} exists; choose another name or give --overwrite")
-    check_writable(out)
+        raise BCRLError(f"{option} {out} exists; choose another name or give --overwrite")
+    check_writable(out, option)
 
 
-def check_writable(out: Path) -> None:
+def check_writable(out: Path, option: str = "--out") -> None:
     """Refuses a file that cannot be written, by writing one beside it."""
     if os.path.isdir(out):
-        raise BCRLError(f"--out {out} is a folder; name a file in it")
+        raise BCRLError(f"{option} {out} is a folder; name a file in it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         trial = temporary_name(out)
@@ -31,7 +31,7 @@ def check_writable(out: Path) -> None:
             trial.unlink(missing_ok=True)
     except OSError as error:
         raise BCRLError(
-            f"--out {out}: the folder {out.parent} cannot be written ({error.strerror or error}); "
+            f"{option} {out}: the folder {out.parent} cannot be written ({error.strerror or error}); "
             "choose another place"
         ) from None
 

@@ -112,6 +112,8 @@ class BCRLOptions(MethodOptions):
     """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
     fallback_beta: float = option(5.0, least=0.0, unit="1/c_max")
     """Inverse temperature β of those weights."""
+    check_action: bool = True
+    """The fallback also acts where Q_C of the policy's action exceeds δ; False is the paper's rule."""
     support: float = option(0.01, least=0.0, most=1.0)
     """Discrete actions: least probability by policy or fallback, as a share of the most likely action's."""
 

@@ -131,9 +131,13 @@ class BCRLSetup(BCRLOptions):
         )
         if spec.discrete:
             return CategoricalActor(*shared, self.support)
-        # An action that is not in the log can be unsafe with slack to spare: then the fallback acts.
         return BudgetedActor(
-            *shared, self.fallback_below, self.fallback_draws, self.fallback_beta, guarded=self.climbs
+            *shared,
+            self.fallback_below,
+            self.fallback_draws,
+            self.fallback_beta,
+            # An action that is not in the log can be unsafe with slack to spare.
+            guarded=self.check_action or self.climbs,
         )
 
     def floor(self, cost_value: Array) -> Array:
