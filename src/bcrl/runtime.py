@@ -156,8 +156,8 @@ class CheckedPolicy:
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
         if not isinstance(candidates, int) or not 0 <= candidates <= MOST_DRAWS:
             raise BCRLError(
-                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw, "
-                f"{MOST_DRAWS:,} at most"
+                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw "
+                f"up to {MOST_DRAWS:,}"
             )
         if not self.tracks_budgets and (candidates or execution != "finite-horizon"):
             raise BCRLError(

@@ -130,7 +130,9 @@ def test_fields_of_absurd_size_are_refused_in_one_short_line(number, server):
         assert len(answer.json()["error"]) < 500
 
 
-@pytest.mark.parametrize("body", ["", "{", '{"step": NaN}', '{"step": -Infinity}', "[" * 60_000, "1" * 5_000, b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "body", ["", "{", '{"step": NaN}', '{"step": -Infinity}', "[" * 60_000, "1" * 5_000, b"\xff\xfe"]
+)
 def test_what_is_not_json_is_refused(body, server):
     answer = server.client.post("/episodes", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400

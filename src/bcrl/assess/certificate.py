@@ -138,9 +138,7 @@ def certify(
     """
     bound, threshold = largest_cost(threshold, abort_at, largest), float(threshold)
     if not _is_finite(confidence) or not 0.5 <= confidence < 1:
-        raise BCRLError(
-            f"confidence is {_short(confidence)}, but must be from 0.5 to below 1, such as 0.95"
-        )
+        raise BCRLError(f"confidence is {_short(confidence)}, but must be from 0.5 to below 1, such as 0.95")
     array = _checked(costs, bound, abort_at)
     alpha = 1 - confidence
     count, mean = len(array), float(array.mean())
@@ -213,7 +211,7 @@ def certify_sequence(
 def largest_cost(threshold: float, abort_at: float | None = None, largest: float | None = None) -> float:
     """B, the largest cost that an episode can have; refuses what nothing can be certified with."""
     for name, value in (("threshold", threshold), ("abort_at", abort_at), ("largest", largest)):
-        if (value is not None or name == "threshold") and not (_is_finite(value) and 0 < value):
+        if (value is not None or name == "threshold") and not (_is_finite(value) and value > 0):
             raise BCRLError(f"{name} is {_short(value)}, but must be a number above 0")
         if value is not None and not SMALLEST <= float(value) <= 1 / SMALLEST:
             raise BCRLError(f"{name} is {_short(value)}, but must be from {SMALLEST:g} to {1 / SMALLEST:g}")

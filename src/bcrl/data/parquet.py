@@ -1,4 +1,4 @@
-"""Parquet files are tried in a process of their own first: a damaged one can end the process that reads it."""
+"""Parquet files are tried in a process of their own: a damaged one can end the process that reads it."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bcrl.errors import BCRLError, brief
 
-# polars panics, or asks for exabytes and aborts, where a page of the file claims the impossible. It decodes as
-# the reader does, slice by slice.
+# polars panics, or asks for exabytes and aborts, where a page of the file claims the impossible. The trial
+# decodes as the reader does, slice by slice.
 _TRIAL = """
 import json, sys
 import polars
@@ -26,7 +26,7 @@ except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError
 
 
 def check_parquet(path: Path, columns: Sequence[str] | None = None, step: int = 2**20) -> None:
-    """Raises a BCRLError unless these columns of a Parquet file (None: all) can be read, `step` rows at once."""
+    """Raises a BCRLError unless these columns of a Parquet file (None: all) can be read, `step` rows a time."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _TRIAL],
         input=json.dumps([str(path), None if columns is None else list(columns), step]).encode(),
