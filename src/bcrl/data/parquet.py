@@ -26,7 +26,7 @@ except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError
 
 
 def check_parquet(path: Path, columns: Sequence[str] | None = None, step: int = 2**20) -> None:
-    """Raises a BCRLError unless these columns of a Parquet file (None: all) can be read, `step` rows a time."""
+    """Refuses a Parquet file unless these columns (None: all) can be read, `step` rows at once."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", _TRIAL],
         input=json.dumps([str(path), None if columns is None else list(columns), step]).encode(),
