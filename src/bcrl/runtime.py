@@ -662,6 +662,14 @@ def _schema(parts: Any, spec: Spec) -> dict[str, Any]:
         isinstance(parts[n], list) and len(parts[n]) in (0, lengths[n]) for n in set(parts) - {"units"}
     )
     fits = fits and len(low) == len(high) and all(_is_number(x, 1e30) for x in (*low, *high))
+    fits = fits and all(_is_number(x, 1e30) and x > 0 for x in parts.get("max_cost", []))
+    units, names = (
+        parts.get("units", {}),
+        [parts.get(n, []) for n in lengths if n.endswith(("names", "labels"))],
+    )
+    fits = fits and isinstance(units, dict) and all(isinstance(unit, str) for unit in units.values())
+    fits = fits and all(isinstance(text, str) and text for texts in names for text in texts)
+    fits = fits and all(len(set(texts)) == len(texts) for texts in names)
     if not fits or not all(a < b for a, b in zip(low, high, strict=True)):
         raise BCRLError(f"the header's schema is damaged ({brief_repr(parts)})")
     return parts

@@ -411,6 +411,27 @@ def test_more_labels_than_can_be_compared_are_refused(path, tmp_path):
             load(tmp_path / "p.bcrl")
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"action_names": ["a", 0.5, "c"]},
+        {"action_names": ["a", "", "c"]},
+        {"action_names": ["a", "b", "a"]},
+        {"action_names": ["a", [], "c"]},
+        {"max_cost": [0]},
+        {"max_cost": ["x"]},
+        {"units": {"a": 5}},
+        {"units": ["m"]},
+    ],
+)
+def test_a_schema_that_says_nothing_is_refused(schema, path, tmp_path):
+    header, tensors = split(path.read_bytes())
+    write(tmp_path / "p.bcrl", header | {"schema": schema}, tensors)
+    for load in (runtime.load, bcrl.load):
+        with pytest.raises(BCRLError, match="damaged"):
+            load(tmp_path / "p.bcrl")
+
+
 def test_whole_units_beyond_int32_are_numbers(path, tmp_path):
     header, tensors = split(path.read_bytes())
     header["units"] = {"cost": [10**30], "reward": 10**20}
