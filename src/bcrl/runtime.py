@@ -502,7 +502,7 @@ def _read(path: Any, file: Any, size: int) -> "Policy":
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(MOST_TABLE, size - 8):
         raise ValueError(f"its table would have {length:,} bytes")
-    table = json.loads(file.read(length))
+    table = json.loads(file.read(length), parse_constant=_no_number)
     header = json.loads((table.pop("__metadata__", None) or {}).get("bcrl", "{}"))
     if header.get("format") == "bcrl-tabular":
         raise BCRLError(f"{path}: is a tabular policy, which this runtime cannot execute: use bcrl.load")
@@ -537,6 +537,10 @@ def _read(path: Any, file: Any, size: int) -> "Policy":
     return policy
 
 
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
+
+
 def _tensors(
     path: Any, file: Any, size: int, table: dict[str, Any], wanted: dict[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
@@ -546,6 +550,9 @@ def _tensors(
         fault = "is missing" if odd[0] in wanted else "is unknown"
         raise BCRLError(f"{path}: tensor {brief(odd[0])} {fault}")
     for name, shape in wanted.items():
+        places = (*table[name]["shape"], *table[name]["data_offsets"])
+        if not all(type(place) is int for place in places):  # true is 1 to Python, but not in JSON
+            raise ValueError(f"tensor {name} has a shape or place that is no number")
         if table[name]["dtype"] != "F32" or tuple(table[name]["shape"]) != shape:
             found = f"{brief(table[name]['dtype'])}{brief_repr(table[name]['shape'])}"
             raise BCRLError(f"{path}: tensor {name} is {found}, expected float32{list(shape)}")
@@ -662,7 +669,7 @@ def _schema(parts: Any, spec: Spec) -> dict[str, Any]:
         isinstance(parts[n], list) and len(parts[n]) in (0, lengths[n]) for n in set(parts) - {"units"}
     )
     fits = fits and len(low) == len(high) and all(_is_number(x, 1e30) for x in (*low, *high))
-    fits = fits and all(_is_number(x, 1e30) and x > 0 for x in parts.get("max_cost", []))
+    fits = fits and all(_is_number(x, 1e300) and x > 0 for x in parts.get("max_cost", []))
     units, names = (
         parts.get("units", {}),
         [parts.get(n, []) for n in lengths if n.endswith(("names", "labels"))],

@@ -3,13 +3,14 @@
 import dataclasses
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from policy_bytes import split, write
+from policy_bytes import parts, split, write
 from test_policy_file import DAMAGE
 
 import bcrl
@@ -408,6 +409,26 @@ def test_more_labels_than_can_be_compared_are_refused(path, tmp_path):
     write(tmp_path / "p.bcrl", header, tensors)
     for load in (runtime.load, bcrl.load):
         with pytest.raises(BCRLError, match="action_size is 60000, but there may be 4,096 labels at most"):
+            load(tmp_path / "p.bcrl")
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        (".mean_start_value", {"shape": [True]}),
+        (".mean_start_value", {"shape": [1.0]}),
+        (".actor.trunk.biases[0]", {"data_offsets": [False, 32]}),
+        (".actor.trunk.biases[0]", {"data_offsets": [0.0, 32]}),
+        (".actor.trunk.biases[0]", {"more": float("nan")}),
+    ],
+)
+def test_places_in_the_file_are_whole_numbers(name, odd, path, tmp_path):
+    table, body = parts(path.read_bytes())
+    table[name] |= odd
+    text = json.dumps(table).encode()
+    (tmp_path / "p.bcrl").write_bytes(struct.pack("<Q", len(text)) + text + body)
+    for load in (runtime.load, bcrl.load):
+        with pytest.raises(BCRLError, match="not a readable bcrl policy"):
             load(tmp_path / "p.bcrl")
 
 
