@@ -14,7 +14,7 @@ from bcrl import runtime
 from bcrl.errors import BCRLError
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from runtime_agreement import CASES, make_policy  # noqa: E402
+from runtime_agreement import CASES, make_policy
 
 
 @pytest.fixture(scope="module")
