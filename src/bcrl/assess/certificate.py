@@ -211,11 +211,14 @@ def certify_sequence(
 def largest_cost(threshold: float, abort_at: float | None = None, largest: float | None = None) -> float:
     """B, the largest cost that an episode can have; refuses what nothing can be certified with."""
     for name, value in (("threshold", threshold), ("abort_at", abort_at), ("largest", largest)):
-        if (value is not None or name == "threshold") and not (_is_finite(value) and value > 0):
+        if value is None and name != "threshold":
+            continue
+        if value is None or not _is_finite(value) or value <= 0:
             raise BCRLError(f"{name} is {_short(value)}, but must be a number above 0")
-        if value is not None and not SMALLEST <= float(value) <= 1 / SMALLEST:
+        if not SMALLEST <= float(value) <= 1 / SMALLEST:
             raise BCRLError(f"{name} is {_short(value)}, but must be from {SMALLEST:g} to {1 / SMALLEST:g}")
-    threshold, abort_at, largest = (x if x is None else float(x) for x in (threshold, abort_at, largest))
+    threshold = float(threshold)
+    abort_at, largest = (None if x is None else float(x) for x in (abort_at, largest))
     bound = abort_at if largest is None else largest
     if bound is None:
         raise BCRLError(
