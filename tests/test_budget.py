@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from bcrl import budget as budgets
+from bcrl import runtime
 
 relaxed = settings(deadline=None, max_examples=60)
 gammas = st.sampled_from([0.5, 0.9, 0.97, 0.99, 1.0])
@@ -110,6 +111,7 @@ def test_horizon_factor_takes_batches():
         (20.0, 25.0, 3, 0.5, 0.0),  # overspent: nothing, not a debt
         (20.0, 5.0, 0, 0.5, 15.0),  # t = H
         (20.0, 5.0, -7, 0.5, 15.0),  # t > H
+        (20.0, 5.0, 3, 0.0, 5.0),  # only this step counts, and all steps are alike
         (20.0, 5.0, 40, 1.0, 15.0),  # episodic: what is left of κ
         ([8.0, 6.0], [2.0, 6.5], 2, 0.5, [4.5, 0.0]),
     ],
@@ -117,6 +119,13 @@ def test_horizon_factor_takes_batches():
 def test_finite_horizon_budget(threshold, spent, left, gamma_cost, wanted):
     found = budgets.finite_horizon_budget(np.array(threshold), np.array(spent), left, gamma_cost)
     np.testing.assert_allclose(found, np.asarray(wanted), rtol=1e-6)
+
+
+def test_numpy_has_the_same_horizon_factor():
+    left = np.array([0, 1, 2, 30], np.int32)
+    for gamma_cost in (0.0, 0.3, 0.99, 1.0):
+        theirs = runtime.horizon_factor(left, gamma_cost)
+        np.testing.assert_allclose(budgets.horizon_factor(left, gamma_cost), theirs, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

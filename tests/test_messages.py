@@ -18,3 +18,7 @@ def test_a_deep_value_has_a_repr():
     for _ in range(100_000):
         deep = [deep]
     assert brief_repr({"a": deep}) == "a dict that is nested too deeply"
+
+
+def test_a_huge_integer_has_a_repr():
+    assert brief_repr([10**5_000]) == "a list with an integer of thousands of digits"

@@ -66,7 +66,8 @@ def horizon_factor(steps_left: ArrayLike, gamma_cost: float) -> Array:
     if gamma_cost == 1.0:
         return jnp.ones_like(n)
     # expm1 keeps the digits that 1 − γ^n loses for γ near 1.
-    factor = -jnp.expm1(n * math.log(gamma_cost)) / ((1.0 - gamma_cost) * n)
+    rate = math.log(gamma_cost) if gamma_cost > 0.0 else -math.inf
+    factor = -jnp.expm1(n * rate) / ((1.0 - gamma_cost) * n)
     return jnp.where(n == 1.0, 1.0, factor)
 
 

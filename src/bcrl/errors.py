@@ -40,6 +40,8 @@ def brief_repr(value: object) -> str:
         return brief(repr(value))
     except RecursionError:
         return f"a {type(value).__name__} that is nested too deeply"
+    except ValueError:  # Python writes no more than 4,300 digits
+        return f"a {type(value).__name__} with an integer of thousands of digits"
 
 
 def need(*packages: str, extra: str) -> None:

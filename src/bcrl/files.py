@@ -5,6 +5,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 _numbers = itertools.count()
 
@@ -47,6 +53,25 @@ def write_text(path: str | os.PathLike, text: str) -> None:
     """Replaces the file at `path` by `text`, all or nothing."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def can_lock() -> bool:
+    """Whether files can be locked here; on Windows they cannot."""
+    return fcntl is not None
+
+
+def lock_file(file: IO | int, *, wait: bool = False) -> bool:
+    """Whether no other process has this open file now; it is then kept from them until it is closed.
+
+    Where nothing can be locked, nothing is, and the answer is True.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _umask() -> int:

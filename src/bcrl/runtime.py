@@ -41,6 +41,8 @@ else:  # a copy without the package
             return brief(repr(value))
         except RecursionError:
             return f"a {type(value).__name__} that is nested too deeply"
+        except ValueError:  # Python writes no more than 4,300 digits
+            return f"a {type(value).__name__} with an integer of thousands of digits"
 
     class BCRLError(Exception):
         """A mistake that a user can correct, in one line."""
@@ -54,6 +56,9 @@ class UnknownMethod(BCRLError):
 
 
 LARGEST = 2**31 - 1
+MOST_LABELS = 4_096  # of discrete actions; the critics compare all of them, each as long as their number
+MOST_DRAWS = 10_000  # candidates, or samples of the fallback
+MOST_EPISODES = 10_000_000  # of a batch
 MOST_TABLE = 2**24  # bytes of a file's JSON; those of real files have some thousand
 Execution = Literal["finite-horizon", "soft", "direct", "min"]
 EXECUTIONS = get_args(Execution)
@@ -149,16 +154,19 @@ class CheckedPolicy:
             raise BCRLError(f"execution is {brief_repr(execution)}, but must be one of {known}")
         if budget is not None and execution in ("finite-horizon", "min"):
             raise BCRLError(f"execution {execution!r} needs threshold=κ and a horizon, not budget=δ")
-        if not isinstance(candidates, int) or candidates < 0:
+        if not isinstance(candidates, int) or not 0 <= candidates <= MOST_DRAWS:
             raise BCRLError(
-                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw"
+                f"candidates is {brief_repr(candidates)}, but must be 0 (off) or a number of actions to draw "
+                f"up to {MOST_DRAWS:,}"
             )
         if not self.tracks_budgets and (candidates or execution != "finite-horizon"):
             raise BCRLError(
                 f"{self.name} tracks no budget: give threshold, not budget, execution or candidates"
             )
-        if batch is not None and (type(batch) is not int or batch < 1):
-            raise BCRLError(f"batch is {brief_repr(batch)}, but must be a whole number from 1 up")
+        if batch is not None and (type(batch) is not int or not 1 <= batch <= MOST_EPISODES):
+            raise BCRLError(
+                f"batch is {brief_repr(batch)}, but must be a whole number from 1 to {MOST_EPISODES:,}"
+            )
         steps = self._horizon(horizon)
         if type(calibrated) is not bool:
             raise BCRLError(f"calibrated is {brief_repr(calibrated)}, but must be True or False")
@@ -309,7 +317,7 @@ class CheckedEpisode:
         self._ready()
         if self._acted:
             raise BCRLError("restart comes after observe: an action is waiting for its cost")
-        marked = np.asarray(which, bool)
+        marked = numbers("which", which).astype(bool)
         if marked.shape != self._shape[:-1]:
             raise BCRLError(f"restart marks {marked.shape}, but the batch is {self._shape[:-1]}")
         self._count = np.where(marked, 0, self._count)
@@ -415,7 +423,7 @@ VALUES: dict[str, Any] = {
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
     "fallback_below": [0.0, 1e300],
-    "fallback_draws": [0, 10_000],
+    "fallback_draws": [0, MOST_DRAWS],
     "fallback_beta": [0.0, 1e300],
     "support": [0.0, 1.0],
     "heads": [2, 1_024],
@@ -496,7 +504,7 @@ def _read(path: Any, file: Any, size: int) -> "Policy":
     length = int.from_bytes(file.read(8), "little")
     if not 0 < length <= min(MOST_TABLE, size - 8):
         raise ValueError(f"its table would have {length:,} bytes")
-    table = json.loads(file.read(length))
+    table = json.loads(file.read(length), parse_constant=_no_number)
     header = json.loads((table.pop("__metadata__", None) or {}).get("bcrl", "{}"))
     if header.get("format") == "bcrl-tabular":
         raise BCRLError(f"{path}: is a tabular policy, which this runtime cannot execute: use bcrl.load")
@@ -531,6 +539,10 @@ def _read(path: Any, file: Any, size: int) -> "Policy":
     return policy
 
 
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")
+
+
 def _tensors(
     path: Any, file: Any, size: int, table: dict[str, Any], wanted: dict[str, tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
@@ -540,6 +552,9 @@ def _tensors(
         fault = "is missing" if odd[0] in wanted else "is unknown"
         raise BCRLError(f"{path}: tensor {brief(odd[0])} {fault}")
     for name, shape in wanted.items():
+        places = (*table[name]["shape"], *table[name]["data_offsets"])
+        if not all(type(place) is int for place in places):  # true is 1 to Python, but not in JSON
+            raise ValueError(f"tensor {name} has a shape or place that is no number")
         if table[name]["dtype"] != "F32" or tuple(table[name]["shape"]) != shape:
             found = f"{brief(table[name]['dtype'])}{brief_repr(table[name]['shape'])}"
             raise BCRLError(f"{path}: tensor {name} is {found}, expected float32{list(shape)}")
@@ -629,6 +644,8 @@ def _spec(parts: Any) -> Spec:
     costs = all(_fits_int32(cost) and cost >= 0 for cost in spec.max_cost)
     if not whole or len(spec.max_cost) != spec.cost_count or not costs:
         raise BCRLError(f"the header's spec is damaged ({brief_repr(parts)})")
+    if spec.discrete and spec.action_size > MOST_LABELS:
+        raise BCRLError(f"action_size is {spec.action_size}, but there may be {MOST_LABELS:,} labels at most")
     return spec
 
 
@@ -654,6 +671,14 @@ def _schema(parts: Any, spec: Spec) -> dict[str, Any]:
         isinstance(parts[n], list) and len(parts[n]) in (0, lengths[n]) for n in set(parts) - {"units"}
     )
     fits = fits and len(low) == len(high) and all(_is_number(x, 1e30) for x in (*low, *high))
+    fits = fits and all(_is_number(x, 1e300) and x > 0 for x in parts.get("max_cost", []))
+    units, names = (
+        parts.get("units", {}),
+        [parts.get(n, []) for n in lengths if n.endswith(("names", "labels"))],
+    )
+    fits = fits and isinstance(units, dict) and all(isinstance(unit, str) for unit in units.values())
+    fits = fits and all(isinstance(text, str) and text for texts in names for text in texts)
+    fits = fits and all(len(set(texts)) == len(texts) for texts in names)
     if not fits or not all(a < b for a, b in zip(low, high, strict=True)):
         raise BCRLError(f"the header's schema is damaged ({brief_repr(parts)})")
     return parts
@@ -784,7 +809,8 @@ def horizon_factor(steps_left: np.ndarray, gamma: float) -> np.ndarray:
     n = np.maximum(steps_left.astype(np.float32), np.float32(1.0))
     if gamma == 1.0:
         return np.ones_like(n)
-    factor = -np.expm1(n * np.float32(math.log(gamma))) / (np.float32(1.0 - gamma) * n)
+    rate = np.float32(math.log(gamma) if gamma > 0.0 else -math.inf)
+    factor = -np.expm1(n * rate) / (np.float32(1.0 - gamma) * n)
     return np.where(n == 1.0, np.float32(1.0), factor)
 
 
@@ -1068,6 +1094,8 @@ class Policy(CheckedPolicy):
         asked = self.asked(threshold, budget, horizon, execution, candidates, batch, calibrated)
         if not isinstance(seed, int | np.integer) or not -(2**63) <= seed < 2**63:
             raise BCRLError(f"seed is {brief_repr(seed)}, but must be a whole number below 2⁶³")
+        if noise is not None and not callable(noise):
+            raise BCRLError(f"noise is {brief_repr(noise)}, but must be a function of a kind and a shape")
         return Episode(self, asked, int(seed) % 2**64, out_of_range, noise)
 
 
@@ -1090,7 +1118,8 @@ class Episode(CheckedEpisode):
         budget = allowed
         if asked.limited and actor.tracks_budgets:
             budget = allowed * horizon_factor(steps[:, None], actor.gamma)
-        return actor.start(allowed / self.policy.units, budget / self.policy.units, steps)
+        with np.errstate(over="ignore", invalid="ignore"):  # as JAX: what is too much is infinite
+            return actor.start(allowed / self.policy.units, budget / self.policy.units, steps)
 
     def _act(self, observed: np.ndarray) -> tuple[np.ndarray, tuple[Any, Any]]:
         seen = observed.reshape(-1, observed.shape[-1])
@@ -1105,13 +1134,14 @@ class Episode(CheckedEpisode):
             if self._bounds is not None:
                 low, high = self._bounds
                 action = np.clip(low + (action + 1) / 2 * (high - low), low, high)
-        slack = slack * self.policy.units
+            slack = slack * self.policy.units
         if self.batched:
             return action, (slack, fallback)
         return action[0], (slack[0], fallback[0])
 
     def _observe(self, costs: np.ndarray, rewards: np.ndarray) -> None:
-        self.policy.actor.observe(self.memory, costs.reshape(-1, self._shape[-1]) / self.policy.units)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.policy.actor.observe(self.memory, costs.reshape(-1, self._shape[-1]) / self.policy.units)
 
     def _restart(self, marked: np.ndarray) -> None:
         fresh = self._begin()

@@ -89,6 +89,13 @@ def test_an_hdf5_log_reads_no_other_file(kind, target, arrays, tmp_path, request
     assert refused(path).startswith(f"{path}: rewards ")
 
 
+def test_names_of_an_enumeration_are_no_numbers(arrays, tmp_path):
+    path = tmp_path / "log.hdf5"
+    with hdf5_without(path, arrays, "rewards") as file:
+        file.create_dataset("rewards", (12,), h5py.enum_dtype({"low": 0, "high": 1}))
+    assert refused(path).startswith(f"{path}: rewards holds names of an enumeration")
+
+
 @pytest.mark.parametrize("target", ["secret", "pipe"])
 @pytest.mark.parametrize("kind", ELSEWHERE)
 def test_nor_does_a_minari_data_set(kind, target, arrays, tmp_path, request):

@@ -15,7 +15,7 @@ from test_policy_file import DAMAGE
 import bcrl
 from bcrl import runtime
 from bcrl.calibration import Calibration
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 from bcrl.learn.registry import METHODS
 
 ROOT = Path(__file__).parents[2]
@@ -160,6 +160,11 @@ def misuses(load, path):
         {"threshold": 1, "execution": "hard"},
         {"budget": 1, "execution": "min"},
         {"threshold": 1, "candidates": -1},
+        {"threshold": 1, "candidates": 10**9},
+        {"threshold": 10**5_000},
+        {"threshold": 1, "horizon": 10**5_000},
+        {"threshold": 1, "batch": 10**12},
+        {"threshold": 1, "batch": 10**5_000},
         {"threshold": 1, "horizon": 0},
         {"threshold": 1, "horizon": 2.5},
         {"threshold": [1, 2], "horizon": [1, 2, 3]},
@@ -186,10 +191,11 @@ def misuses(load, path):
         "restart": lambda e: e.restart([True]),
     }
     for arguments in odd:
-        yield str(arguments), lambda arguments=arguments: policy.start(**arguments)
+        yield brief_repr(arguments), lambda arguments=arguments: policy.start(**arguments)
     for name, step in steps.items():
         yield name, lambda step=step: step(policy.start(threshold=9, horizon=3))
-    yield "marks", lambda: policy.start(threshold=[1, 2]).restart([True])
+    for marks in ([True], [[1], [1, 2]], ["x", "y"]):
+        yield f"marks {marks}", lambda marks=marks: policy.start(threshold=[1, 2]).restart(marks)
 
 
 def test_misuse_is_the_same_error_in_both(path):
@@ -379,9 +385,12 @@ def test_the_module_in_the_package_imports_no_jax(path):
 
 
 def test_noise_of_the_wrong_size_is_refused(path):
-    episode = runtime.load(path).start(threshold=0, noise=lambda kind, shape: np.zeros(3))
+    policy = runtime.load(path)
+    episode = policy.start(threshold=0, noise=lambda kind, shape: np.zeros(3))
     with pytest.raises(BCRLError, match="noise has shape"):
         episode.act(np.zeros(5))
+    with pytest.raises(BCRLError, match="noise is 5, but must be a function"):
+        policy.start(threshold=0, noise=5)  # type: ignore[arg-type]
 
 
 def test_given_noise_is_what_jax_drew(path):

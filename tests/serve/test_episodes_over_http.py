@@ -112,7 +112,27 @@ def test_a_wrong_field_is_named(body, words, server):
     assert server.state(episode)["next"] == "act"
 
 
-@pytest.mark.parametrize("body", ["", "{", '{"step": NaN}', "[" * 60_000, "1" * 5_000, b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "number",
+    ["1e400", "-1e400", "9" * 4_000, "[" * 900 + "]" * 900, '"' + "x" * 60_000 + '"', "0." + "9" * 60_000],
+)
+def test_fields_of_absurd_size_are_refused_in_one_short_line(number, server):
+    episode = server.begin(threshold=3)
+    for path, body in (
+        ("/episodes", f'{{"threshold": {number}, "horizon": {number}}}'),
+        ("/episodes", f'{{"threshold": 1, "key": {number}}}'),
+        (f"/episodes/{episode}/act", f'{{"step": {number}, "observation": []}}'),
+        (f"/episodes/{episode}/act", f'{{"step": 0, "observation": [{number}]}}'),
+        (f"/episodes/{episode}/observe", f'{{"step": 0, "cost": {number}, "reward": {number}}}'),
+    ):
+        answer = server.client.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (409, 413, 422)
+        assert len(answer.json()["error"]) < 500
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", '{"step": NaN}', '{"step": -Infinity}', "[" * 60_000, "1" * 5_000, b"\xff\xfe"]
+)
 def test_what_is_not_json_is_refused(body, server):
     answer = server.client.post("/episodes", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400

@@ -1,6 +1,8 @@
 """The journal alone: lines that notice damage, writing together, growing no further than what runs."""
 
 import asyncio
+import json
+import zlib
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,9 @@ from hypothesis import strategies as st
 
 from bcrl.errors import BCRLError
 from bcrl.serve import journal
+from bcrl.serve.engine import load_engine
 from bcrl.serve.journal import Failed, Writer, compact, decode, encode, header, read_journal
+from bcrl.serve.store import Limits, Store
 
 values = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -29,6 +33,36 @@ def test_a_changed_byte_is_noticed(record, data):
     line[data.draw(st.integers(0, len(line) - 1))] ^= data.draw(st.integers(1, 255))
     found = decode(bytes(line))
     assert found is None or found == record  # a space for a tab, say, changes nothing
+
+
+@pytest.mark.parametrize("word", ["Infinity", "-Infinity", "NaN", "1e400"])
+def test_a_number_that_is_none_is_damage(word):
+    text = f'"cost": {word}}}'
+    written = json.dumps(json.loads("{" + text))  # what a checksum over Python's own words would see
+    assert decode(f'{{"crc32": {zlib.crc32(written.encode())}, {text}\n'.encode()) is None
+
+
+NAME = "0" * 32
+BEGUN = {"create": NAME, "at": 1.0, "key": None, "goal": {"threshold": 3.0, "seed": 0}}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [{"at": 1.0}],
+        [BEGUN | {"goal": {"threshold": 3.0, "seed": 0, "horizon": {"a": 1}}}],
+        [BEGUN | {"goal": {"threshold": 3.0, "seed": 0, "horizon": "5"}}],
+        [BEGUN | {"create": ["x"]}],
+        [BEGUN, {"act": ["x"], "at": 1.0}],
+        [BEGUN, {"end": NAME, "at": 1e15, "how": "client"}],
+    ],
+)
+def test_records_that_no_server_wrote_are_one_line(records, policy_file, tmp_path):
+    engine, path = load_engine(policy_file, ()), tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join(map(encode, [header(engine.digest), *records])))
+    with pytest.raises(BCRLError, match="give another --out") as refused:
+        Store(engine, path, Limits())
+    assert str(refused.value).startswith(str(path))
 
 
 @pytest.fixture

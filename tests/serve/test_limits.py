@@ -78,6 +78,8 @@ def test_a_token_is_asked_for(serving):
         (["--host", "0.0.0.0"], "--host is 0.0.0.0, which other machines can reach"),
         (["--port", "70000"], "--port is 70000"),
         (["--max-episodes", "0"], "--max-episodes is 0"),
+        (["--max-body", "9" * 4_000], "--max-body is 9999"),
+        (["--max-age", "nan"], "--max-age is nan"),
         (["--candidates", "0,-1"], "--candidates has -1"),
         (["--token-file", "short"], "at least 16"),
     ],

@@ -31,9 +31,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bcrl.errors import BCRLError
+from bcrl.errors import BCRLError, brief_repr
 
 BETS = 1 - ((np.arange(64) + 0.5) / 64) ** 2
+SMALLEST = 1e-100  # of thresholds and bounds, so that their quotients and sums are numbers
+MOST_RATIO = 1e12  # of the largest cost to the threshold: about as many episodes are the least for a test
 _BLOCK = 4096  # episodes at a time: memory stays small for any number of them
 
 
@@ -134,9 +136,9 @@ def certify(
         largest: a cost that no episode can exceed (default: `abort_at`). One of the two is needed.
         confidence: 1 - α.
     """
-    bound = largest_cost(threshold, abort_at, largest)
-    if not 0.5 <= confidence < 1:
-        raise BCRLError(f"confidence is {confidence:g}, but must be from 0.5 to below 1, such as 0.95")
+    bound, threshold = largest_cost(threshold, abort_at, largest), float(threshold)
+    if not _is_finite(confidence) or not 0.5 <= confidence < 1:
+        raise BCRLError(f"confidence is {_short(confidence)}, but must be from 0.5 to below 1, such as 0.95")
     array = _checked(costs, bound, abort_at)
     alpha = 1 - confidence
     count, mean = len(array), float(array.mean())
@@ -209,8 +211,14 @@ def certify_sequence(
 def largest_cost(threshold: float, abort_at: float | None = None, largest: float | None = None) -> float:
     """B, the largest cost that an episode can have; refuses what nothing can be certified with."""
     for name, value in (("threshold", threshold), ("abort_at", abort_at), ("largest", largest)):
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise BCRLError(f"{name} is {value:g}, but must be a number above 0")
+        if value is None and name != "threshold":
+            continue
+        if value is None or not _is_finite(value) or value <= 0:
+            raise BCRLError(f"{name} is {_short(value)}, but must be a number above 0")
+        if not SMALLEST <= float(value) <= 1 / SMALLEST:
+            raise BCRLError(f"{name} is {_short(value)}, but must be from {SMALLEST:g} to {1 / SMALLEST:g}")
+    threshold = float(threshold)
+    abort_at, largest = (None if x is None else float(x) for x in (abort_at, largest))
     bound = abort_at if largest is None else largest
     if bound is None:
         raise BCRLError(
@@ -225,7 +233,12 @@ def largest_cost(threshold: float, abort_at: float | None = None, largest: float
             f"threshold is {threshold:g}, but no episode can cost more than {bound:g}: there is nothing to "
             "test; give a lower threshold"
         )
-    return float(bound)
+    if bound > MOST_RATIO * threshold:
+        raise BCRLError(
+            f"threshold is {threshold:g} and the largest cost {bound:g}: a certificate would take more than "
+            f"{MOST_RATIO:g} episodes; give a higher threshold or a lower largest cost"
+        )
+    return bound
 
 
 def cost_fault(cost: float, bound: float, abort_at: float | None) -> str | None:
@@ -305,13 +318,25 @@ def _more(costs: np.ndarray, threshold: float, bound: float, alpha: float) -> in
 def _checked(costs: ArrayLike, bound: float, abort_at: float | None) -> np.ndarray:
     try:
         array = np.asarray(costs, float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BCRLError("costs must be numbers, one per episode") from None
     if array.ndim != 1 or not len(array):
         raise BCRLError(f"costs has shape {array.shape}, but must be one number per episode, at least one")
     for index in np.flatnonzero(~((array >= 0) & (array <= bound)))[:1]:
         raise BCRLError(f"episode {index + 1}: {cost_fault(float(array[index]), bound, abort_at)}")
     return array
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that fits into a float."""
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else brief_repr(value)
 
 
 def _for_each(name: str, value: Any, tests: int) -> Sequence[Any]:

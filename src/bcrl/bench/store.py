@@ -12,6 +12,7 @@ from typing import TypeVar
 from bcrl.assess.results import Result, columns, impossible
 from bcrl.bench.cells import Cell
 from bcrl.errors import BCRLError, brief_repr
+from bcrl.files import lock_file
 
 FILE = "results.sqlite"
 VERSION = 1
@@ -159,17 +160,8 @@ def _columns(record: type) -> str:
 @contextlib.contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Locks a folder: two benches there would train the same runs. The lock ends with its process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: left to the user
-        yield
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BCRLError(
-                f"{folder}: another bench is running here; wait for it or give another --out"
-            ) from None
+    with open(folder / ".lock", "a") as file:
+        if not lock_file(file):
+            raise BCRLError(f"{folder}: another bench is running here; wait for it or give another --out")
         yield

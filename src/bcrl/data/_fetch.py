@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from bcrl.data._checks import one_line
 from bcrl.errors import BCRLError
+from bcrl.files import lock_file
 from bcrl.progress import progress
 
 REPOSITORY = "YYY-45/DSRL"
@@ -198,15 +199,9 @@ def _fetch(remote: Remote, folder: Path) -> None:
 
 
 def _only_writer(file: BinaryIO, path: Path) -> None:
-    """Locks the file, so that two programs do not write to it; the lock ends with the process."""
-    try:
-        import fcntl
-    except ImportError:  # Windows; there the checksum shows it
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BCRLError(f"{path} is being downloaded by another bcrl; wait for it") from None
+    """Locks the file, so that two programs do not write to it; on Windows the checksum shows it."""
+    if not lock_file(file):
+        raise BCRLError(f"{path} is being downloaded by another bcrl; wait for it")
 
 
 def _download(remote: Remote, file: BinaryIO, path: Path) -> None:

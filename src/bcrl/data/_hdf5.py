@@ -103,6 +103,8 @@ def array_node(group: Any, name: str, source: str, remedy: str = AGAIN) -> Any:
         if elsewhere:
             raise fault(source, f"{name} is {elsewhere}: its values lie in another file; {COPY}")
         _ = node.shape, node.dtype  # a damaged header shows here
+        if h5py().check_enum_dtype(node.dtype) is not None:
+            raise fault(source, f"{name} holds names of an enumeration, not numbers; store it as float32")
     except DAMAGE as error:
         raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
     return node

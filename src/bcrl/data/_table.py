@@ -13,6 +13,7 @@ import numpy as np
 
 from bcrl.data._checks import MOST_COMPRESSION, fault, one_line
 from bcrl.data._mapping import TableMap
+from bcrl.data.parquet import check_parquet
 from bcrl.errors import BCRLError, need
 
 if TYPE_CHECKING:
@@ -222,9 +223,11 @@ class ParquetTable:
     def __init__(self, path: Path, source: str):
         import polars as pl
 
-        self.source = source
+        self.source, self._path = source, path
+        self._tried: set[str] = set()
+        check_parquet(path, ())
         with _Damage(source):
-            self._frame = pl.scan_parquet(path)
+            self._frame = pl.scan_parquet(path, glob=False)
             self.columns = self._frame.collect_schema().names()
             self.size = self._frame.select(pl.len()).collect().item()
         if self.size > MOST_COMPRESSION * path.stat().st_size:
@@ -235,6 +238,9 @@ class ParquetTable:
 
     def blocks(self, columns: Sequence[str]) -> Iterator[tuple["pl.DataFrame", int]]:
         step = max(BLOCK_CELLS // len(columns), 1)
+        if not self._tried.issuperset(columns):
+            check_parquet(self._path, columns, step)
+            self._tried.update(columns)
         for first in range(0, self.size, step):
             with _Damage(self.source):  # slices keep memory small even where all rows are one row group
                 frame = self._frame.select(columns).slice(first, step).collect(engine="streaming")
@@ -304,9 +310,7 @@ class _Damage:
 
         if isinstance(error, PermissionError):
             raise fault(self._source, "permission denied; allow reading it (chmod u+r)") from None
-        if isinstance(
-            error, OSError | EOFError | zlib.error | pl.exceptions.PolarsError | pl.exceptions.PanicException
-        ):
+        if isinstance(error, OSError | EOFError | zlib.error | pl.exceptions.PolarsError):
             reason = one_line(error)[:160] or type(error).__name__
             raise fault(
                 self._source, f"is damaged or cut short ({reason}); copy or export it again"

@@ -14,6 +14,7 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError, brief_repr
 
 LARGEST = 2**31 - 1  # steps and sizes are int32 on the device
+MOST_LABELS = 4_096  # of discrete actions; the critics compare all of them, each as long as their number
 Part = str
 Metrics = dict[str, Array]
 
@@ -40,6 +41,10 @@ class Spec:
                 )
         if not isinstance(self.discrete, bool):
             raise BCRLError(f"discrete is {brief_repr(self.discrete)}, but must be true or false")
+        if self.discrete and self.action_size > MOST_LABELS:
+            raise BCRLError(
+                f"action_size is {self.action_size}, but there may be {MOST_LABELS:,} labels at most"
+            )
         costs = self.max_cost
         if len(costs) != self.cost_count or not all(
             0 <= cost < (LARGEST if isinstance(cost, int) else float("inf")) for cost in costs

@@ -144,8 +144,12 @@ def in_user_units(actor: Actor, units: Units, schema: Schema) -> Actor:
     """The actor with thresholds, costs, rewards and actions in the user's units."""
     if units.plain and not schema.action_low:
         return actor
-    low, high = (jnp.array(b) if b else None for b in (schema.action_low, schema.action_high))
-    return UserActor(actor, jnp.array(units.cost), jnp.array(units.reward), low, high)
+    # By numpy: a file may hold whole numbers that JAX would take for int32.
+    cost, reward, low, high = (
+        None if part == () else jnp.asarray(np.asarray(part, np.float32))
+        for part in (units.cost, units.reward, schema.action_low, schema.action_high)
+    )
+    return UserActor(actor, cost, reward, low, high)  # type: ignore[arg-type]
 
 
 def _reward_unit(data: Dataset) -> float:

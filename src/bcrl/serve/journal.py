@@ -5,7 +5,6 @@ after the journal: what a crash leaves out there is made good from the journal (
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import warnings
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.errors import BCRLError, brief
-from bcrl.files import atomic_path
+from bcrl.files import atomic_path, lock_file
 
 FORMAT, VERSION = "bcrl-journal", 1
 LONGEST_LINE = 2**26  # bytes
@@ -40,10 +39,11 @@ def decode(line: bytes) -> Record | None:
     """The record of a whole and undamaged line."""
     try:
         record = json.loads(line) if line.endswith(b"\n") else None
+        crc = record.pop("crc32", None) if isinstance(record, dict) else None
+        same = crc is not None and crc == zlib.crc32(json.dumps(record, allow_nan=False).encode())
     except (ValueError, RecursionError):
         return None
-    crc = record.pop("crc32", None) if isinstance(record, dict) else None
-    return record if crc is not None and crc == zlib.crc32(json.dumps(record).encode()) else None
+    return record if same else None
 
 
 def read_journal(path: Path) -> Iterator[Record]:
@@ -95,7 +95,9 @@ def compact(path: Path, first: Record, keep: Callable[[Record], bool]) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Makes the names in a folder survive a loss of power."""
+    """Makes the names in a folder survive a loss of power; Windows opens no folders."""
+    if os.name == "nt":
+        return
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -107,11 +109,9 @@ def sync_folder(path: Path) -> None:
 def held(folder: Path) -> Iterator[Path]:
     """The path of the journal in a folder that no other process writes to."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BCRLError(f"{folder}: another server is writing there: give another --out") from None
+    with open(folder / ".lock", "a") as file:
+        if not lock_file(file):
+            raise BCRLError(f"{folder}: another server is writing there: give another --out")
         yield folder / "journal.jsonl"
 
 

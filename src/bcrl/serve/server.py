@@ -6,9 +6,9 @@ import os
 import socket
 from pathlib import Path
 
-from bcrl.errors import BCRLError, need, printable
+from bcrl.errors import BCRLError, brief_repr, need, printable
 from bcrl.serve.engine import load_engine
-from bcrl.serve.journal import held
+from bcrl.serve.journal import LONGEST_LINE, held
 from bcrl.serve.store import Limits, Store
 
 SHORTEST_TOKEN = 16
@@ -79,11 +79,17 @@ def _check(host: str, port: int, candidates: tuple[int, ...], token: str | None,
     for one in candidates:
         if not 0 <= one <= 1024:
             raise BCRLError(f"--candidates has {one}, but must be numbers from 0 to 1024")
-    for name, least in (("episodes", 1), ("age", 1), ("body", 1024), ("rate", 1), ("new_rate", 1)):
+    for name, least, most in (
+        ("episodes", 1, 10**7),
+        ("age", 1, 1e12),
+        ("body", 1024, LONGEST_LINE),  # the journal must hold what a request says
+        ("rate", 1, 1e12),
+        ("new_rate", 1, 1e12),
+    ):
         value = getattr(limits, name)
-        if not least <= value < float("inf"):
+        if not least <= value <= most:
             flag = {"rate": "--rate", "new_rate": "--new-rate"}.get(name, f"--max-{name}")
-            raise BCRLError(f"{flag} is {value}, but must be a finite number from {least} up")
+            raise BCRLError(f"{flag} is {brief_repr(value)}, but must be from {least:,} to {most:,.0f}")
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise BCRLError(f"the token must be at least {SHORTEST_TOKEN} printable ASCII letters")
     if token is None and not _is_loopback(host):

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections import Counter
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bcrl.serve.episodes import ENDS, GOAL, STEPS, Conflict, Episode, read_goal
 from bcrl.serve.journal import Failed, Record, Writer, check_header, compact, header, read_journal
 
 ID = re.compile(r"[0-9a-f]{32}")
+LATEST = 253_402_300_799.0  # seconds since 1970: the last that a date is written for
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,8 @@ class Store:
         self.fallbacks += answer["fallback"]
 
     def _known(self, record: Record) -> bool:
-        return next((record[kind] for kind in KINDS if kind in record), None) in self._episodes
+        id = next((record[kind] for kind in KINDS if kind in record), None)
+        return isinstance(id, str) and id in self._episodes
 
     # ---- after a restart ----
 
@@ -233,9 +236,8 @@ class Store:
             try:
                 if "create" in record:
                     limited = "budget" not in record["goal"]
-                    left[record["create"]] = (
-                        record["goal"].get("horizon", self.engine.horizon) if limited else 1e300
-                    )
+                    steps = index(record["goal"].get("horizon", self.engine.horizon))
+                    left[record["create"]] = steps if limited else 1e300
                 elif "observe" in record:
                     left[record["observe"]] -= 1
                 elif "end" in record:
@@ -250,8 +252,8 @@ class Store:
         return policy, over, count
 
     def _apply(self, record: Record, over: set[str]) -> None:
-        kind = next(kind for kind in KINDS if kind in record)
-        id, at = record[kind], fields.number("at", record["at"], 0.0)
+        kind = next((kind for kind in KINDS if kind in record), "create")
+        id, at = record[kind], fields.number("at", record["at"], 0.0, LATEST)
         if kind == "create":
             if not isinstance(id, str) or ID.fullmatch(id) is None or id in self._episodes:
                 raise BCRLError(f"episode is {brief(id)}")

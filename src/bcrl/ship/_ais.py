@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bcrl.data.parquet import check_parquet
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 from bcrl.ship._rule import KNOT, SINGAPORE, Box
@@ -180,6 +181,7 @@ def _open(path: Path) -> tuple["pl.LazyFrame", Layout, dict[str, str]]:
         raise BCRLError(f"{path}: unzip it first, and give the .csv inside")
     try:
         if kind.endswith(".parquet"):
+            check_parquet(path)
             frames = [pl.scan_parquet(path, glob=False)]
         elif kind.endswith((".csv", ".csv.gz", ".csv.zst")):
             # All as text, and bad bytes replaced: either makes a row bad, and does not end the reading.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bcrl.errors import BCRLError, brief, brief_repr
-from bcrl.files import atomic_path, write_text
+from bcrl.files import atomic_path, can_lock, lock_file, write_text
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.csv", "checkpoint.safetensors"
@@ -265,18 +265,12 @@ def _read_metrics(path: Path) -> tuple[list[str], list[dict[str, float]]]:
 
 def _locked(folder: Path) -> int | None:
     """An open folder that no other training can lock while this process lives."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
+    if not can_lock():
         return None
     opened = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not lock_file(opened):
         os.close(opened)
-        raise BCRLError(
-            f"{folder}: another training writes here: wait for it, or give another --out"
-        ) from None
+        raise BCRLError(f"{folder}: another training writes here: wait for it, or give another --out")
     return opened
 
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from bcrl.errors import BCRLError
-from bcrl.files import cache_folder, write_text
+from bcrl.files import cache_folder, can_lock, lock_file, write_text
 from bcrl.progress import Tick, progress
 
 INSTALLABLE = ("bullet", "safety-gymnasium", "metadrive")
@@ -166,10 +166,8 @@ def _run(words: list[str], heard: Callable[[str], None] = lambda line: None) -> 
 @contextlib.contextmanager
 def _only_installer(lock: Lock) -> Iterator[None]:
     """One installer of a family at a time; its lock is released when its process ends."""
-    try:
-        import fcntl
-    except ImportError:
-        raise BCRLError("the DSRL worlds run on Linux and macOS only; the built-in ones run here") from None
+    if not can_lock():
+        raise BCRLError("the DSRL worlds run on Linux and macOS only; the built-in ones run here")
     folder = worlds_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,11 +175,9 @@ def _only_installer(lock: Lock) -> Iterator[None]:
     except OSError as error:
         raise BCRLError(f"{folder}: {error.strerror}: set BCRL_CACHE to a folder you can write") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_file(file):
             print(f"another bcrl is installing {lock.family}: waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, wait=True)
         yield
 
 
