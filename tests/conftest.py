@@ -22,7 +22,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     if OWN_CACHE:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    # Programs are optimised only where a test asks for it (optimised.py), which halves the time of compilation.
+    # Programs are optimised only where a test asks for it (optimised.py): that halves the compilation.
     # XLA's newer emitters of fused kernels would take a third longer.
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"

@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -104,10 +104,9 @@ def test_a_terminal_without_utf8_is_no_reason_to_fail(verb, encoding, monkeypatc
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding) for _ in range(2)]
     monkeypatch.setattr("sys.stdout", streams[0])
     monkeypatch.setattr("sys.stderr", streams[1])
-    try:
+    with pytest.raises(SystemExit) if verb[-1] == "--help" and verb[1:] else nullcontext() as end:
         main(verb)
-    except SystemExit as end:  # how a help text ends
-        assert not end.code
+    assert end is None or not end.value.code
     for stream in streams:
         stream.flush()
     assert streams[0].buffer.getvalue()

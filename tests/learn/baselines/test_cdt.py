@@ -448,7 +448,8 @@ def test_learns_to_spend_what_it_is_given(trained):
 
     Seeds differ, and so do machines by their rounding: the middle one of three seeds counts.
     """
-    played = [roll_out(trained.policy(seed), Lane(), (2.0, 6.0, 12.0), episodes=200) for seed in trained.seeds]
+    asked = (2.0, 6.0, 12.0)
+    played = [roll_out(trained.policy(seed), Lane(), asked, episodes=200) for seed in trained.seeds]
     returns = np.median([episodes.returns.mean(axis=1) for episodes in played], axis=0)
     costs = np.median([episodes.costs.mean(axis=1) for episodes in played], axis=0)
     # Five seeds reached −1.4…1.6, 3.4…6.3 and 9.9…12.3 at a cost of 0…2.8, 3.6…6.3 and 10.3…12.6.
