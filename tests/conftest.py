@@ -22,9 +22,11 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     if OWN_CACHE:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    # Four fifths of the tests' time is compilation. Level 1 without LLVM's expensive passes takes a quarter
-    # off it and trains as fast. (Level 0 compiles a little faster still, and trains several times slower.)
+    # Programs are optimised only where a test asks for it (optimised.py): that halves the compilation.
+    # XLA's newer emitters of fused kernels would take a third longer.
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+    quick += " --xla_cpu_use_fusion_emitters=false"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 
 
@@ -37,11 +39,12 @@ def pytest_unconfigure() -> None:
 def _few_memory_maps():
     """Forgets compiled programs before they exhaust the memory maps of a process (65,530 on Linux).
 
-    Each program takes some maps, and XLA ends in a segmentation fault without. They come back from the cache.
+    Each program takes about ten, and XLA ends in a segmentation fault without. A module has less than a
+    thousand programs. Those that are needed again come back from the cache.
     """
     yield
     maps = Path("/proc/self/maps")
-    if "jax" in sys.modules and maps.exists() and maps.read_bytes().count(b"\n") > 25_000:
+    if "jax" in sys.modules and maps.exists() and maps.read_bytes().count(b"\n") > 45_000:
         sys.modules["jax"].clear_caches()
         gc.collect()
 

@@ -32,6 +32,7 @@ from typing import get_origin
 
 import pytest
 from doc_pages import PAGES, ROOT, Block, blocks, code_spans, name
+from optimised import optimised
 
 import bcrl
 import bcrl.estimates
@@ -50,6 +51,7 @@ SLOW = (
     "docs/tutorial-own-log.md",
     "docs/tutorial-researcher.md",
 )  # these train
+LONG = ("README.md", "docs/tutorial-own-log.md")  # for thousands of steps
 # Sizes of a page that are smaller in the test, so that it takes seconds; all else is as printed.
 SMALLER = {
     "docs/tutorial-researcher.md": {
@@ -86,6 +88,8 @@ def test_blocks_run_as_printed(page, tmp_path, monkeypatch, capsys):
     namespace = {"__name__": "__main__"}
     port = str(free_port())
     with ExitStack() as started:
+        if name(page) in LONG:
+            started.enter_context(optimised())
         for block in map(smaller, blocks(page)):
             if block.words == ("python",):
                 # Blank lines before the code: an error then names the line of the document.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from optimised import optimised
 
 from bcrl.data import Dataset
 from bcrl.learn.acting import BudgetedActor
@@ -110,6 +111,7 @@ def learned_costs(data: Dataset, method: BCRL, steps: int) -> BudgetedActor:
     """What `method` acts with after training the cost critics alone: nothing of the others enters them."""
     spec, normaliser = Spec.of(data, steps), Normaliser.of(data.observations)
     arrays, state = method.prepare(data, normaliser), initial_state(method, spec, (0,))
-    for point in train(method, arrays, spec, (0,), state, step=0, log_every=steps, schedule=(("cost",),)):
-        state = point.state
+    with optimised():
+        for point in train(method, arrays, spec, (0,), state, step=0, log_every=steps, schedule=(("cost",),)):
+            state = point.state
     return method.actor(jax.tree.map(lambda x: x[0], state), arrays, normaliser, spec)

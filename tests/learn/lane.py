@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from optimised import optimised
 
 from bcrl.data import Dataset
 from bcrl.learn.protocol import Method
@@ -71,4 +72,5 @@ def lane_log(episodes: int = 400, seed: int = 0) -> Dataset:
 
 def fit_lane(method: Method, **how: Any) -> Run:
     """The method trained on the log. Its options were chosen for the lane's own unit of reward."""
-    return fit(lane_log(), dataclasses.replace(method, reward_unit=1.0), **how)  # type: ignore[type-var]
+    with optimised():
+        return fit(lane_log(), dataclasses.replace(method, reward_unit=1.0), **how)  # type: ignore[type-var]

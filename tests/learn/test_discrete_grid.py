@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from optimised import optimised
 
 from bcrl.assess.rollout import scan, start
 from bcrl.cmdp import GridWorld, evaluate, least_cost, sample_log, solve_lp
@@ -28,7 +29,8 @@ def test_a_grid_world():
         learning_rate=1e-3,
         max_budget=3.0,
     )
-    policy = fit(log, method, steps=3_000, log_every=3_000).policy()
+    with optimised():
+        policy = fit(log, method, steps=3_000, log_every=3_000).policy()
     low, least = evaluate(model, least_cost(model).policy, model.rewards, model.costs[0]) @ model.start
     world, first = KnownModel(model, HORIZON), jax.random.split(jax.random.key(0), EPISODES)
     earned = []

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optimised import optimised
 
 from bcrl.cli import main
 from bcrl.data import Dataset, load_data
@@ -20,7 +21,8 @@ SIZE = 40_000  # transitions
 @pytest.fixture(scope="module")
 def log() -> Dataset:
     """What a sixth of the usual training leaves behind."""
-    return collect(make_world("point-circle"), SIZE, seed=1, steps=1_000_000)
+    with optimised():
+        return collect(make_world("point-circle"), SIZE, seed=1, steps=1_000_000)
 
 
 @pytest.mark.slow

@@ -437,17 +437,22 @@ def test_the_memory_is_the_last_steps(method):
 @pytest.fixture(scope="module")
 def trained():
     method = CDT(
-        width=32, layers=2, heads=2, context=5, batch_size=64, learning_rate=2e-3, warmup=100, dropout=0.0
+        width=32, layers=1, heads=2, context=5, batch_size=64, learning_rate=1e-3, warmup=100, dropout=0.0
     )
-    return fit_lane(method, steps=1000)
+    return fit_lane(method, steps=1000, seeds=(0, 1, 2))
 
 
 @pytest.mark.slow
 def test_learns_to_spend_what_it_is_given(trained):
-    """Cloning earns −14 here: it knows not whom to clone. Asked for a cost, this finds those who had it."""
-    episodes = roll_out(trained.policy(), Lane(), (2.0, 6.0, 12.0))
-    returns, costs = episodes.returns.mean(axis=1), episodes.costs.mean(axis=1)
-    # Five seeds reached −2.3…−0.6, 3.7…5.0 and 10.6…12.3 at a cost of 0…0.3, 5…5.7 and 11.3…12.8.
+    """Cloning earns −14 here: it knows not whom to clone. Asked for a cost, this finds those who had it.
+
+    Seeds differ, and so do machines by their rounding: the middle one of three seeds counts.
+    """
+    asked = (2.0, 6.0, 12.0)
+    played = [roll_out(trained.policy(seed), Lane(), asked, episodes=200) for seed in trained.seeds]
+    returns = np.median([episodes.returns.mean(axis=1) for episodes in played], axis=0)
+    costs = np.median([episodes.costs.mean(axis=1) for episodes in played], axis=0)
+    # Five seeds reached −1.4…1.6, 3.4…6.3 and 9.9…12.3 at a cost of 0…2.8, 3.6…6.3 and 10.3…12.6.
     assert np.all(returns > [-5.0, 1.0, 8.0])
     assert np.all(np.abs(costs - [1.0, 6.0, 12.0]) < 2.0)
 
