@@ -193,10 +193,9 @@ def _cast(name: str, array: NDArray[Any], source: str) -> NDArray[Any]:
     if name not in MATRICES and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if name in FLAGS:
-        if array.dtype != np.bool_:
-            if found := _first(lambda x: (x != 0) & (x != 1), array):
-                where, value = found
-                raise fault(source, f"{name} {where} is {value:g}; use 0 or 1")
+        if array.dtype != np.bool_ and (found := _first(lambda x: (x != 0) & (x != 1), array)):
+            where, value = found
+            raise fault(source, f"{name} {where} is {value:g}; use 0 or 1")
         result = array.astype(np.bool_, copy=False)
     else:
         with np.errstate(over="ignore"):  # an overflow becomes infinite and is reported below

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bcrl.data.blocks import blocks, is_on_disk, take
 from bcrl.data._checks import FIELDS, check_keys, clean, fault, rows_in_complete_episodes
-from bcrl.data.mapped import subset
 from bcrl.data._schema import NO_SCHEMA, PLAIN, About, Schema
 from bcrl.data._transitions import Transitions, check_transitions, examine
+from bcrl.data.blocks import blocks, is_on_disk, take
+from bcrl.data.mapped import subset
 from bcrl.errors import BCRLError
 
 Floats = NDArray[np.floating[Any]]

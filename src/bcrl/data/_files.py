@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,18 +80,24 @@ def load_data(
     )
 
 
-def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Writes `dataset` at `path`, all or nothing; minari:ID puts it into Minari's own store."""
+def save_data(dataset: Dataset, path: str | os.PathLike[str], *, compressed: bool = True) -> None:
+    """Writes `dataset` at `path`, all or nothing; minari:ID puts it into Minari's own store.
+
+    `compressed=False`, for NPZ alone, makes a file that `load_data` need not unpack to leave it on disk.
+    """
     path, form = place_of(path)
     source = one_line(path)
     if form is None:
         raise _unknown(path, source)
+    if not compressed and form is not FORMATS[".npz"]:
+        raise fault(source, "only .npz can be written without compression; choose that suffix")
     try:
         if form is _MINARI:
             form.write(path, dataset.arrays(), dataset.about)
             return
         with atomic_path(path) as temporary:
-            form.write(temporary, dataset.arrays(), dataset.about)
+            write = form.write if compressed else partial(form.write, compressed=False)
+            write(temporary, dataset.arrays(), dataset.about)
     except OSError as error:
         raise fault(source, f"cannot be written ({error.strerror or error}); choose another place") from None
 

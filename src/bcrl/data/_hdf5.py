@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.blocks import blocks
 from bcrl.data._checks import DAMAGE, FIELDS, FLAGS, MATRICES, check_keys, check_layout, check_size, fault
-from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.data._schema import NO_SCHEMA, About, Schema
+from bcrl.data.blocks import blocks
+from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
@@ -38,15 +38,14 @@ def read(path: Path, source: str, storage: Storage = "memory") -> tuple[dict[str
         about = About(bool(file.attrs.get(CONSECUTIVE, True)), _schema(file.attrs.get(SCHEMA), source))
         mapped = MATRICES if on_disk else ()
         return {
-            name: (_unpack if name in mapped else read_node)(node, name, source) for name, node in nodes.items()
+            name: (_unpack if name in mapped else read_node)(node, name, source)
+            for name, node in nodes.items()
         }, about
 
 
 def _unpack(node: Any, name: str, source: str) -> NDArray[np.float32]:
     """The array of a node, left on disk: HDF5 compresses in pieces, which cannot be mapped."""
-    return lay_down(
-        lambda at: read_node(node, name, source, at), node.shape, source, f"unpacking {name}"
-    )
+    return lay_down(lambda at: read_node(node, name, source, at), node.shape, source, f"unpacking {name}")
 
 
 def _schema(text: Any, source: str) -> Schema:

@@ -11,8 +11,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from bcrl.data._checks import DAMAGE, FIELDS, MATRICES, check_keys, check_layout, check_size, fault, reading
-from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.data._schema import MOST_TEXT, NO_SCHEMA, About, Schema
+from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"

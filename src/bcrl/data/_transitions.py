@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.blocks import blocks, extremes, moments, take
 from bcrl.data._checks import fault
+from bcrl.data.blocks import blocks, extremes, moments, take
 
 TOLERANCE = 1e-3
 """Largest difference that counts as equal, in standard deviations of the observation's column."""
@@ -99,7 +99,9 @@ def refuse(found: Transitions, source: str) -> list[str]:
 def _equal_below(observations: NDArray[Any], following: NDArray[Any]) -> NDArray[np.bool_]:
     """(N - 1,) whether next observation t is observation t + 1, up to rounding."""
     pair = following[:-1], observations[1:]
-    equal = np.concatenate([np.zeros(0, bool), *((pair[0][at] == pair[1][at]).all(axis=1) for at in blocks(*pair))])
+    equal = np.empty(len(pair[0]), bool)
+    for at in blocks(*pair):
+        equal[at] = (pair[0][at] == pair[1][at]).all(axis=1)
     rows = np.flatnonzero(~equal)
     if rows.size:
         size = np.abs(extremes(observations)).max(axis=0).astype(np.float64)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data.blocks import BLOCK_BYTES, is_on_disk, take
 from bcrl.data._checks import Layout, fault, machine_memory
+from bcrl.data.blocks import BLOCK_BYTES, is_on_disk, take
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import cache_folder
 from bcrl.progress import progress

@@ -1,0 +1,124 @@
+"""A log on disk trains to the same policies as in memory, bit for bit."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from bcrl.data import blocks as in_blocks
+from bcrl.data import load_data
+from bcrl.errors import BCRLError
+from bcrl.learn import batch, streamed
+from bcrl.learn.loop import initial_state, train
+from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.registry import make_method
+from bcrl.train.run import fit
+
+SMALL = {"hidden": (8,), "batch_size": 8}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch, tmp_path):
+    """Blocks of a few rows, so that even a tiny log has many."""
+    monkeypatch.setenv("BCRL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(in_blocks, "BLOCK_BYTES", 2**9)
+    monkeypatch.setattr(in_blocks, "ROWS_AT_ONCE", 5)
+
+
+@pytest.fixture
+def disk_log(tiny_log_file, small_blocks):
+    log = load_data(tiny_log_file, storage="disk")
+    assert log.on_disk
+    return log
+
+
+def leaves(tree) -> list[np.ndarray]:
+    return [np.array(x) for x in jax.tree.leaves(tree)]
+
+
+def points(method, log, seeds, log_every=10) -> list:
+    """States and metrics at each point of a training."""
+    spec = Spec.of(log, 40)
+    arrays = method.prepare(log, Normaliser.of(log.observations))
+    state = initial_state(method, spec, seeds)
+    found = train(method, arrays, spec, seeds, state, step=0, log_every=log_every)
+    return [(point.step, leaves(point.state), point.metrics) for point in found]  # copies: states are reused
+
+
+def assert_same(one: list, other: list) -> None:
+    assert [step for step, *_ in one] == [step for step, *_ in other]
+    for (step, states, metrics), (_, others, other_metrics) in zip(one, other, strict=True):
+        for x, y in zip(states, others, strict=True):
+            np.testing.assert_array_equal(x, y, err_msg=f"step {step}")
+        for name in metrics or {}:
+            np.testing.assert_array_equal(metrics[name], other_metrics[name])
+
+
+@pytest.mark.parametrize("seeds", [(0,), (0, 10)])
+def test_a_log_on_disk_trains_to_the_same_states(seeds, tiny_log, disk_log, tiny_method):
+    assert_same(points(tiny_method, tiny_log, seeds), points(tiny_method, disk_log, seeds))
+
+
+@pytest.mark.parametrize("name", ["bc-safe", "bcq-lag", "ccac"])
+def test_methods_with_arrays_of_their_own(name, tiny_log, disk_log):
+    """Episodes are chosen, initial states drawn, ranges of the log taken."""
+    threshold = {} if name == "ccac" else {"threshold": float(np.median(tiny_log.episode_costs))}
+    method = make_method(name, **SMALL, **threshold)
+    if name == "ccac":
+        one, other = (method.prepare(log, Normaliser.of(log.observations)) for log in (tiny_log, disk_log))
+        np.testing.assert_array_equal(one.low, other.low)
+        np.testing.assert_array_equal(one.high, other.high)
+        np.testing.assert_array_equal(one.rows.table, other.rows.table)
+    else:
+        assert_same(points(method, tiny_log, (3,), 20), points(method, disk_log, (3,), 20))
+
+
+def test_fit_gives_the_same_policy(tiny_log_file, disk_log, tiny_method, tiny_run, tmp_path):
+    """Normaliser, units, observed range, fingerprint and networks, whether stopped in between or not."""
+    again = fit(disk_log, tiny_method, seeds=(0, 10), steps=40, log_every=10)
+    assert again.metrics == tiny_run.metrics
+    assert again.provenance["data_sha256"] == tiny_run.provenance["data_sha256"]
+    for x, y in zip(leaves(again.policy(10).learned), leaves(tiny_run.policy(10).learned), strict=True):
+        np.testing.assert_array_equal(x, y)
+    for x, y in zip(again.observed, tiny_run.observed, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_rows_are_read_in_pieces_that_fit(monkeypatch, tiny_log, disk_log, tiny_method):
+    """Few steps at a time where their rows take much memory; the states stay the same."""
+    arrays = tiny_method.prepare(disk_log, Normaliser.of(disk_log.observations))
+    width = sum(arrays.rows.widths)
+    monkeypatch.setattr(streamed, "MOST_BYTES", 7 * 4 * tiny_method.batch_size * width)
+    assert streamed.longest_span(tiny_method, arrays, seeds=1) == 7
+    assert streamed.longest_span(tiny_method, arrays, seeds=100) == 1
+    in_memory, on_disk = (points(tiny_method, log, (0,)) for log in (tiny_log, disk_log))
+    assert [step for step, *_ in on_disk][:3] == [7, 10, 17]
+    for x, y in zip(in_memory[-1][1], on_disk[-1][1], strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_a_table_too_large_for_the_device_is_on_disk(monkeypatch, tiny_log, tiny_method, small_blocks):
+    normaliser = Normaliser.of(tiny_log.observations)
+    usual = tiny_method.prepare(tiny_log, normaliser)
+    assert isinstance(usual.rows.table, jax.Array)
+    monkeypatch.setattr(batch, "device_memory", lambda: 1.0)
+    arrays = tiny_method.prepare(tiny_log, normaliser)
+    assert isinstance(arrays.rows.table, np.ndarray)
+    np.testing.assert_array_equal(arrays.rows.table, usual.rows.table)
+
+
+@pytest.mark.parametrize("name", ["cdt", "coptidice"])
+def test_methods_that_need_the_log_in_memory_refuse(name, disk_log):
+    method = make_method(name, **({"threshold": 5.0} if name == "coptidice" else {}))
+    with pytest.raises(BCRLError, match=rf"tiny\.npz: stays on disk, but {name} needs it in memory"):
+        fit(disk_log, method, steps=1)
+
+
+def test_damage_found_while_reading_ahead_reaches_the_caller(monkeypatch, disk_log, tiny_method):
+    def broken(table, rows):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(streamed, "take", broken)
+    with pytest.raises(OSError, match="the disk is gone"):
+        fit(dataclasses.replace(disk_log), tiny_method, steps=10, log_every=10)
