@@ -3,9 +3,9 @@
     python benchmarks/large_log.py --size 20 --folder /big/disk
 
 writes a log of `--size` GB, trains BCRL on it from disk, and on a log of `--small` GB and the same widths in
-memory, in two processes that take turns, so that both see the same load of the machine. With `--cold` the
-system is told every second to forget what it has cached of the packed table, so that every row is read from
-the disk itself. All files are deleted at the end.
+memory, in two processes that take turns, so that both see the same load of the machine. In the cold turns
+the system is told every two seconds to forget what it has cached of the packed table, so that rows come from
+the disk itself. All files are deleted at the end. Linux only.
 """
 
 import argparse
@@ -26,7 +26,8 @@ OBSERVATIONS, ACTIONS, HORIZON = 136, 6, 200  # a packed row has 281 numbers
 ROW_BYTES = 4 * (2 * OBSERVATIONS + ACTIONS + 2) + 2
 BLOCK = 200  # episodes that are made at once
 UNTIMED = 4  # calls at the start of a turn: their rows were read while the other process had its turn
-CALL = 100  # steps in one call of the train loop on a CPU
+CALL = {"paper": 20, "cpu": 100}  # steps in one call of the train loop
+TURNS = (("memory", "warm"), ("disk", "warm"), ("disk", "cold"))
 
 
 def generate(path: Path, rows: int) -> None:
@@ -88,92 +89,93 @@ def _status(field: str) -> float:
         return next(int(line.split()[1]) * 1024 / 1e9 for line in file if line.startswith(f"{field}:"))
 
 
-def keep_cold() -> None:
-    """Every file without a name that is made from now on is dropped from the page cache every second."""
-    from bcrl.data import mapped
+class Cache:
+    """What the system has cached of files without a name; dropped every two seconds while `cold`."""
 
-    made, handles = mapped.tempfile.TemporaryFile, []
+    def __init__(self) -> None:
+        from bcrl.data import mapped
 
-    def noted(*words, **more):
-        file = made(*words, **more)
-        handles.append(os.dup(file.fileno()))
+        self.cold = False
+        self._handles: list[int] = []
+        self._made = mapped.tempfile.TemporaryFile
+        mapped.tempfile.TemporaryFile = self._noted  # type: ignore[assignment]
+        threading.Thread(target=self._drop, daemon=True).start()
+
+    def _noted(self, *words, **more):
+        file = self._made(*words, **more)
+        self._handles.append(os.dup(file.fileno()))
         return file
 
-    def forget() -> None:
+    def _drop(self) -> None:
         while True:
-            for handle in handles:
+            for handle in self._handles if self.cold else ():
                 os.fdatasync(handle)  # what is not on the disk yet cannot be dropped
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-            time.sleep(1)
-
-    mapped.tempfile.TemporaryFile = noted
-    threading.Thread(target=forget, daemon=True).start()
+            time.sleep(2)
 
 
 def serve(words: argparse.Namespace) -> None:
     """Prepares as `fit` does, then trains for a turn at each line of stdin."""
-    memory = Memory()
+    memory, cache = Memory(), Cache()
     from bcrl.data import load_data
     from bcrl.learn.loop import initial_state, train
     from bcrl.learn.protocol import Normaliser, Spec
     from bcrl.learn.registry import make_method
     from bcrl.learn.units import Units
 
-    if words.cold:
-        keep_cold()
-    began = time.perf_counter()
-    data = load_data(words.log)
-    seconds = {"load": time.perf_counter() - began}
-    began = time.perf_counter()
+    marks = [time.perf_counter()]
+    data = load_data(words.log, storage=words.storage)
+    marks.append(time.perf_counter())
     data.fingerprint()
-    seconds["fingerprint"] = time.perf_counter() - began
-    began = time.perf_counter()
-    method = make_method("bcrl", preset=words.preset)
-    units = Units.of(data, method)
-    inside, log = units.inside(method), units.log_inside(data)
+    marks.append(time.perf_counter())
+    units = Units.of(data, make_method("bcrl"))
+    log = units.log_inside(data)
     spec = Spec.of(log, 10_000_000)
-    arrays = inside.prepare(log, Normaliser.of(log.observations))
-    seconds["prepare"] = time.perf_counter() - began
-    state = initial_state(inside, spec, (0,))
-    points = train(inside, arrays, spec, (0,), state, step=0, log_every=spec.steps)
-    next(points)  # compiles
-    facts = {"transitions": len(data), "on_disk": data.on_disk, "peak_gb": memory.peak()}
-    print(json.dumps(facts | {"seconds": {name: round(x, 1) for name, x in seconds.items()}}), flush=True)
-    for _ in sys.stdin:
+    arrays = make_method("bcrl").prepare(log, Normaliser.of(log.observations))
+    marks.append(time.perf_counter())
+    trainings: dict = {}
+    for preset in words.presets:
+        method = units.inside(make_method("bcrl", preset=preset))
+        state = initial_state(method, spec, (0,))
+        trainings[preset] = train(method, arrays, spec, (0,), state, step=0, log_every=CALL[preset])
+        next(trainings[preset])  # compiles
+    seconds = dict(zip(("load", "fingerprint", "prepare"), np.diff(marks).round(1).tolist(), strict=True))
+    facts = {"transitions": len(data), "on_disk": data.on_disk, "seconds": seconds}
+    print(json.dumps(facts | {"peak_gb": memory.peak()}), flush=True)
+    for line in sys.stdin:
+        preset, how = line.split()
+        cache.cold = how == "cold"
         for _ in range(UNTIMED):
-            next(points)
+            next(trainings[preset])
         began = time.perf_counter()
         for _ in range(words.calls):
-            next(points)
-        seconds_taken = time.perf_counter() - began
-        print(json.dumps({"seconds": seconds_taken, "peak_gb": memory.peak()}), flush=True)
+            next(trainings[preset])
+        rate = CALL[preset] * words.calls / (time.perf_counter() - began)
+        cache.cold = False
+        print(json.dumps({"steps_per_second": rate, "peak_gb": memory.peak()}), flush=True)
 
 
 class Trainer:
     """A process that trains when it is asked to."""
 
-    def __init__(self, log: Path, preset: str, calls: int, cold: bool) -> None:
-        words = [sys.executable, __file__, "--log", log, "--preset", preset, "--calls", calls]
+    def __init__(self, log: Path, storage: str, presets: list[str], calls: int) -> None:
+        words = [sys.executable, __file__, "--log", log, "--storage", storage, "--calls", calls]
         self.process = subprocess.Popen(
-            [str(word) for word in (*words, *(["--cold"] if cold else []))],
+            [str(word) for word in (*words, "--presets", *presets)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         self.facts = self._answer()
-        self.rates: list[float] = []
 
-    def turn(self, calls: int) -> None:
+    def turn(self, preset: str, how: str) -> float:
+        """Steps a second."""
         assert self.process.stdin is not None
-        self.process.stdin.write("\n")
+        self.process.stdin.write(f"{preset} {how}\n")
         self.process.stdin.flush()
         answer = self._answer()
-        self.rates.append(CALL * calls / answer["seconds"])
         self.facts["peak_gb"] = answer["peak_gb"]
-
-    def result(self) -> dict:
-        self.process.communicate()
-        return self.facts | {"steps_per_second": [round(rate, 1) for rate in self.rates]}
+        return round(answer["steps_per_second"], 1)
 
     def _answer(self) -> dict:
         assert self.process.stdout is not None
@@ -183,19 +185,33 @@ class Trainer:
         return json.loads(line)
 
 
+def compare(logs: dict[str, Path], words: argparse.Namespace) -> dict:
+    """Speeds of both, turn by turn, and the ratio of their medians."""
+    trainers = {name: Trainer(path, name, words.presets, words.calls) for name, path in logs.items()}
+    report: dict = {}
+    for preset in words.presets:
+        rates: dict[str, list[float]] = {" ".join(turn): [] for turn in TURNS}
+        for _ in range(words.turns):
+            for name, how in TURNS:
+                rates[f"{name} {how}"].append(trainers[name].turn(preset, how))
+        plain = np.median(rates["memory warm"])
+        ratios = {how: round(float(np.median(rates[f"disk {how}"]) / plain), 3) for how in ("warm", "cold")}
+        report[preset] = {"steps_per_second": rates, "disk_over_memory": ratios}
+    for trainer in trainers.values():
+        trainer.process.communicate()
+    return {name: trainer.facts for name, trainer in trainers.items()} | report
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--size", type=float, default=20, help="GB of the large log")
-    parser.add_argument("--small", type=float, default=1, help="GB of the log in memory")
-    parser.add_argument(
-        "--folder", type=Path, default=Path("large"), help="twice the size must be free there"
-    )
-    parser.add_argument("--presets", nargs="+", default=["paper", "cpu"])
+    parser.add_argument("--small", type=float, default=0.5, help="GB of the log in memory")
+    parser.add_argument("--folder", type=Path, default=Path("large"), help="where twice the size is free")
+    parser.add_argument("--presets", nargs="+", default=list(CALL))
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--calls", type=int, default=10, help="calls of 100 steps that are timed in a turn")
-    parser.add_argument("--cold", action="store_true", help="keep the table out of the page cache")
+    parser.add_argument("--calls", type=int, default=10, help="calls that are timed in a turn")
     parser.add_argument("--log", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--preset", help=argparse.SUPPRESS)
+    parser.add_argument("--storage", help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.log is not None:
         return serve(words)
@@ -203,27 +219,11 @@ def main() -> None:
     folder.mkdir(parents=True)
     os.environ["BCRL_CACHE"] = str(folder)
     try:
-        logs = {"memory": (folder / "small.npz", words.small), "disk": (folder / "large.npz", words.size)}
-        for path, size in logs.values():
-            if os.fork() == 0:  # in its own process, so that its memory is given back
-                generate(path, int(size * 1e9 / ROW_BYTES))
-                os._exit(0)
-            if os.wait()[1]:
-                raise SystemExit("the log could not be written")
-        report: dict = {"cores": len(os.sched_getaffinity(0)), "cold": words.cold}
-        report["log_gb"] = round(logs["disk"][0].stat().st_size / 1e9, 2)
-        for preset in words.presets:
-            calls = words.calls
-            both = {
-                name: Trainer(path, preset, calls, words.cold and name == "disk")
-                for name, (path, _) in logs.items()
-            }
-            for _ in range(words.turns):
-                for trainer in both.values():
-                    trainer.turn(calls)
-            ratio = np.median(both["disk"].rates) / np.median(both["memory"].rates)
-            found = {name: trainer.result() for name, trainer in both.items()}
-            report[preset] = found | {"disk_over_memory": round(float(ratio), 3)}
+        logs = {"memory": folder / "small.npz", "disk": folder / "large.npz"}
+        for path, size in zip(logs.values(), (words.small, words.size), strict=True):
+            generate(path, int(size * 1e9 / ROW_BYTES))
+        size = round(logs["disk"].stat().st_size / 1e9, 2)
+        report = {"cores": len(os.sched_getaffinity(0)), "log_gb": size} | compare(logs, words)
         print(json.dumps(report, indent=2))
     finally:
         shutil.rmtree(folder)

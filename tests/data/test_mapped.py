@@ -52,6 +52,18 @@ def test_rows_are_taken_in_any_order(file, tiny_log):
     assert take(log.actions, rows[:0]).shape == (0, log.action_size)
 
 
+def test_rows_far_into_a_file(tmp_path):
+    """Beyond 4 GB, by indices of 32 bits as JAX draws them; the file is a hole but for its last row."""
+    with (tmp_path / "table").open("wb") as file:
+        file.truncate(5_000_000 * 1_000)
+        file.seek(-1_000, 2)
+        file.write(np.arange(250, dtype=np.float32).data)
+    table = np.memmap(tmp_path / "table", np.float32, "r", shape=(5_000_000, 250))
+    found = take(table, np.array([4_999_999, 17, 4_500_000], np.int32))
+    np.testing.assert_array_equal(found[0], np.arange(250))
+    assert not found[1:].any()
+
+
 def test_a_large_log_stays_on_disk_by_itself(monkeypatch, file):
     monkeypatch.setattr(mapped, "machine_memory", lambda: 1_000)
     assert load_data(file).on_disk

@@ -48,22 +48,21 @@ def take(array: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     if not is_on_disk(array):
         return array[rows]
     order = np.argsort(rows, kind="stable")
-    rows = rows[order]
+    rows = rows[order].astype(np.int64)  # a place in the file is beyond int32
     found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    parts = [slice(i, i + ROWS_AT_ONCE) for i in range(0, len(rows), ROWS_AT_ONCE)]
-    for part, following in zip(parts, [*parts[1:], None], strict=True):
-        if part.start == 0:
-            _announce(array, rows[part])
-        if following is not None:
-            _announce(array, rows[following])
-        found[order[part]] = np.take(array, rows[part], axis=0)
-        release(array[rows[part][0] : rows[part][-1] + 1])
+    _announce(array, rows[:ROWS_AT_ONCE])
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        after = first + ROWS_AT_ONCE
+        _announce(array, rows[after : after + ROWS_AT_ONCE])
+        some = rows[first:after]
+        found[order[first:after]] = np.take(array, some, axis=0)
+        release(array[some[0] : some[-1] + 1])
     return found
 
 
 def _announce(array: NDArray[Any], rows: NDArray[Any]) -> None:
     """Asks the system to read these sorted rows, without waiting."""
-    if (found := _mapping(array)) is None or not hasattr(mmap, "MADV_WILLNEED"):
+    if (found := _mapping(array)) is None or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
         return
     mapping, start = found
     size, page = array.strides[0], mmap.PAGESIZE
