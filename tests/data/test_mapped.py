@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bcrl.data import Dataset, blocks, load_data, mapped, save_data
-from bcrl.data.blocks import extremes, is_on_disk, moments, take
+from bcrl.data import blocks, load_data, mapped, save_data
+from bcrl.data.blocks import extremes, moments, take
 from bcrl.errors import BCRLError
 
 FILES = {"compressed.npz": True, "plain.npz": False, "log.hdf5": True}
@@ -81,7 +81,7 @@ def test_moments_are_those_of_numpy(tiny_log):
     ("field", "value", "words"),
     [
         ("observations", np.nan, "observations row 57 column 1 is nan, not a finite float32"),
-        ("next_observations", 1e300, "next_observations row 57 column 1 is 1e"),
+        ("next_observations", 1e300, r"next_observations row 57 column 1 is (1e\+300|inf), not"),
         ("actions", -1.5, "actions row 57 column 1 is -1.5, outside"),
     ],
 )
@@ -90,10 +90,8 @@ def test_faults_are_found_in_any_block(field, value, words, storage, tiny_log, t
     arrays[field][57, 1] = value
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "bad.npz", **arrays)
-        with pytest.raises(BCRLError, match=words) as error:
+        with pytest.raises(BCRLError, match=words):
             load_data(tmp_path / "bad.npz", storage=storage)
-        if value == 1e300 and storage == "disk":
-            assert "inf" in str(error.value) or "1e+300" in str(error.value)
 
 
 def test_what_cannot_be_left_on_disk_says_so(monkeypatch, tiny_log, tmp_path):
@@ -118,8 +116,3 @@ def test_a_damaged_file_on_disk_is_refused(file, tmp_path):
     file.write_bytes(content)
     with pytest.raises(BCRLError, match=file.name):
         load_data(file, storage="disk")
-
-
-def test_arrays_in_memory_are_not_on_disk(tiny_log):
-    assert not is_on_disk(tiny_log.observations)
-    assert not Dataset.from_arrays(tiny_log.arrays()).on_disk
