@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
-from bcrl.data.blocks import blocks, extremes, random_access, take
+from bcrl.data.blocks import blocks, extremes, random_access, release, take
 from bcrl.data.mapped import lay_down
 
 
@@ -87,7 +87,10 @@ class Rows(eqx.Module):
 
         def packed(at: slice) -> np.ndarray:
             wide = [np.asarray(column).reshape(at.stop - at.start, -1) for column in columns(at)]
-            return np.concatenate(wide, axis=1, dtype=np.float32)
+            table = np.concatenate(wide, axis=1, dtype=np.float32)
+            for field in (data.observations, data.actions, data.next_observations):
+                release(field[at])
+            return table
 
         widths = tuple(np.asarray(column).reshape(1, -1).shape[1] for column in columns(slice(0, 1)))
         shape = (len(data), sum(widths))
