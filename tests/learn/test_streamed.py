@@ -1,11 +1,13 @@
 """A log on disk trains to the same policies as in memory, bit for bit."""
 
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
 
+from bcrl.data import Dataset, load_data, mapped, save_data
 from bcrl.data import blocks as in_blocks
-from bcrl.data import load_data
 from bcrl.errors import BCRLError
 from bcrl.learn import batch, streamed
 from bcrl.learn.loop import initial_state, train
@@ -120,3 +122,38 @@ def test_damage_found_while_reading_ahead_reaches_the_caller(monkeypatch, disk_l
     monkeypatch.setattr(streamed, "take", broken)
     with pytest.raises(OSError, match="the disk is gone"):
         fit(disk_log, tiny_method, steps=10, log_every=10)
+
+
+def resident(path) -> int:
+    """Bytes of a mapped file that are resident in this process."""
+    found, ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ")[0]:
+            ours = line.endswith(path.name)
+        elif ours and line.startswith("Rss:"):
+            found += 1024 * int(line.split()[1])
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="resident pages are counted on Linux")
+def test_little_of_a_log_is_resident(tmp_path, monkeypatch, tiny_method):
+    """Checks, statistics and packing go through all of it and keep next to nothing."""
+    monkeypatch.setenv("BCRL_CACHE", str(tmp_path / "cache"))
+    for module in (in_blocks, mapped):
+        monkeypatch.setattr(module, "BLOCK_BYTES", 2**17)
+    random = np.random.default_rng(0)
+    rows, width = 10_000, 100
+    arrays = {name: random.normal(size=(rows, width)) for name in ("observations", "next_observations")}
+    arrays |= {"actions": random.uniform(-1, 1, (rows, 4)), "rewards": random.normal(size=rows)}
+    ends = np.arange(rows) % 10 == 9
+    arrays |= {"costs": random.random(rows), "terminals": np.zeros(rows), "timeouts": ends}
+    save_data(Dataset.from_arrays(arrays, consecutive=False), tmp_path / "large.npz", compressed=False)
+    log = load_data(tmp_path / "large.npz", storage="disk")
+    assert len(log.transitions.faults()) == 1  # every row of the log is compared with the next
+    log.fingerprint()
+    assert len(log.initial_observations) == 1_000
+    arrays = tiny_method.prepare(log, Normaliser.of(log.observations))
+    in_blocks.take(arrays.rows.table, random.integers(0, rows, 1_000))
+    assert resident(tmp_path / "large.npz") < 1_000_000 < log.observations.nbytes / 3
+    np.asarray(log.observations).sum()
+    assert resident(tmp_path / "large.npz") > 3_000_000  # so it does count

@@ -4,7 +4,7 @@ import zipfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bcrl.data._checks import DAMAGE, FIELDS, MATRICES, check_keys, check_layout, check_size, fault, reading
 from bcrl.data._schema import MOST_TEXT, NO_SCHEMA, About, Schema
+from bcrl.data.blocks import map_file
 from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.errors import BCRLError
 
@@ -100,8 +101,8 @@ class NPZ:
             )
         try:
             if member.compress_type == zipfile.ZIP_STORED and header.dtype == np.dtype("<f4"):
-                start = _start(self._path, member.header_offset) + header.length
-                return np.memmap(self._path, "<f4", "r", start, header.shape)
+                with self._path.open("rb") as file:
+                    return map_file(file, header.shape, _start(file, member.header_offset) + header.length)
             with self._zip.open(member) as stream:
                 stream.read(header.length)
                 width = prod(header.shape[1:])
@@ -156,11 +157,10 @@ def _schema(file: NPZ) -> Schema:
     return Schema.from_json(str(file.array(SCHEMA)))
 
 
-def _start(path: Path, header: int) -> int:
+def _start(file: IO[bytes], header: int) -> int:
     """Where the bytes of a zip's member begin whose own header is at `header`."""
-    with path.open("rb") as file:
-        file.seek(header)
-        fixed = file.read(30)
+    file.seek(header)
+    fixed = file.read(30)
     if fixed[:4] != b"PK\x03\x04":
         raise ValueError("it is not where the directory of the zip says")
     return header + 30 + int.from_bytes(fixed[26:28], "little") + int.from_bytes(fixed[28:30], "little")

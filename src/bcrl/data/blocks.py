@@ -4,8 +4,9 @@ The same functions take arrays in memory, with the same results.
 """
 
 import mmap
+import os
+import weakref
 from collections.abc import Iterator
-from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 BLOCK_BYTES = 2**26
 """What is read at once of one array."""
 ROWS_AT_ONCE = 2**12
-"""Rows that are gathered at once: each may map 64 KiB of the file, so 256 MiB at most."""
+"""Rows of which the system is told ahead."""
 
 
 def is_on_disk(array: NDArray[Any]) -> bool:
@@ -26,13 +27,13 @@ def is_on_disk(array: NDArray[Any]) -> bool:
 def blocks(*arrays: NDArray[Any]) -> Iterator[slice]:
     """Rows of arrays of one length, as slices of at most `BLOCK_BYTES` of the widest.
 
-    A block that came from disk no longer counts as resident memory once the next is asked for.
+    What came from disk no longer counts as resident memory once the next block is asked for.
     """
     rows = max(BLOCK_BYTES // max(array.dtype.itemsize * prod(array.shape[1:]) for array in arrays), 1)
     for first in range(0, len(arrays[0]), rows):
         yield slice(first, first + rows)
-        for array in arrays:
-            release(array[first : first + rows])
+        for array in arrays:  # from the first row on: a system may have mapped what lay before the block
+            release(array[: first + rows])
 
 
 def release(array: NDArray[Any]) -> None:
@@ -43,44 +44,51 @@ def release(array: NDArray[Any]) -> None:
         mapping.madvise(mmap.MADV_DONTNEED, first, start + array.nbytes - first)
 
 
-def take(array: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-    """`array[rows]`, read in the order of the file, with many reads under way at a time."""
-    if not is_on_disk(array):
-        return array[rows]
-    order = np.argsort(rows, kind="stable")
-    rows = rows[order].astype(np.int64)  # a place in the file is beyond int32
-    found = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    _announce(array, rows[:ROWS_AT_ONCE])
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        after = first + ROWS_AT_ONCE
-        _announce(array, rows[after : after + ROWS_AT_ONCE])
-        some = rows[first:after]
-        found[order[first:after]] = np.take(array, some, axis=0)
-        release(array[some[0] : some[-1] + 1])
-    return found
-
-
-def _announce(array: NDArray[Any], rows: NDArray[Any]) -> None:
-    """Asks the system to read these sorted rows, without waiting."""
-    if (found := _mapping(array)) is None or not len(rows) or not hasattr(mmap, "MADV_WILLNEED"):
-        return
-    mapping, start = found
-    size, page = array.strides[0], mmap.PAGESIZE
-    first = (start + rows * size) // page
-    after = (start + (rows + 1) * size - 1) // page + 1
-    gaps = np.flatnonzero(first[1:] > after[:-1])
-    firsts = first[np.concatenate([[0], gaps + 1])] * page
-    lengths = after[np.concatenate([gaps, [len(rows) - 1]])] * page - firsts
-    with suppress(OSError):  # it is advice: without it rows are read one after another
-        for at, length in zip(firsts.tolist(), lengths.tolist(), strict=True):
-            mapping.madvise(mmap.MADV_WILLNEED, at, min(length, len(mapping) - at))
-
-
-def random_access(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, of whose file nothing is read beyond what is asked for."""
-    if (found := _mapping(array)) and hasattr(mmap, "MADV_RANDOM"):
-        found[0].madvise(mmap.MADV_RANDOM)
+def map_file(file: Any, shape: tuple[int, ...], start: int = 0) -> NDArray[np.float32]:
+    """The float32 array in an open file, from byte `start` on."""
+    array = np.memmap(file, "<f4", "r", start, shape)
+    if found := _mapping(array):
+        mapping, place = found
+        handle = os.dup(file.fileno())
+        _files[mapping] = handle, start - place
+        weakref.finalize(mapping, os.close, handle)
     return array
+
+
+_files: weakref.WeakKeyDictionary[mmap.mmap, tuple[int, int]] = weakref.WeakKeyDictionary()
+"""The file behind a mapping, and the byte of it at which the mapping begins."""
+
+
+def take(array: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """`array[rows]`; of a file, read in its order, with many reads under way at a time.
+
+    Not through the mapping: a row there makes resident what surrounds it, up to some MB.
+    """
+    found = _mapping(array)
+    if found is None or found[0] not in _files or not hasattr(os, "preadv"):
+        return array[rows]
+    (mapping, place), size = found, array.strides[0]
+    handle, start = _files[mapping]
+    order = np.argsort(rows, kind="stable")
+    places = (start + place + rows[order].astype(np.int64) * size).tolist()  # beyond int32
+    taken = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    target = memoryview(taken.reshape(-1).view(np.uint8))
+    read = 0
+    _announce(handle, places[:ROWS_AT_ONCE], size)
+    for number, (at, goal) in enumerate(zip(places, (order * size).tolist(), strict=True)):
+        if number % ROWS_AT_ONCE == 0:
+            _announce(handle, places[number + ROWS_AT_ONCE : number + 2 * ROWS_AT_ONCE], size)
+        read += os.preadv(handle, [target[goal : goal + size]], at)
+    if read < taken.nbytes:
+        raise OSError(f"{taken.nbytes - read:,} bytes of a mapped file are gone")
+    return taken
+
+
+def _announce(handle: int, places: list[int], size: int) -> None:
+    """Asks the system to read what begins at these bytes, without waiting."""
+    if hasattr(os, "posix_fadvise"):
+        for place in places:
+            os.posix_fadvise(handle, place, size, os.POSIX_FADV_WILLNEED)
 
 
 def moments(array: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

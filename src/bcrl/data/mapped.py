@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcrl.data._checks import Layout, fault, machine_memory
-from bcrl.data.blocks import BLOCK_BYTES, is_on_disk, take
+from bcrl.data.blocks import BLOCK_BYTES, is_on_disk, map_file, take
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import cache_folder
 from bcrl.progress import progress
@@ -52,7 +52,7 @@ def lay_down(
                     file.write(np.ascontiguousarray(read(slice(first, last)), np.float32).data)
                 tick(last - first)
             file.flush()
-            array = np.memmap(file, np.float32, "r", shape=shape)
+            array = map_file(file, shape)
     except OSError as error:
         raise fault(source, f"cannot be unpacked in {folder} ({error.strerror or error}); {remedy}") from None
     return array

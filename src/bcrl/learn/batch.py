@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
-from bcrl.data.blocks import blocks, extremes, random_access, release, take
+from bcrl.data.blocks import blocks, extremes, release, take
 from bcrl.data.mapped import lay_down
 
 
@@ -89,13 +89,13 @@ class Rows(eqx.Module):
             wide = [np.asarray(column).reshape(at.stop - at.start, -1) for column in columns(at)]
             table = np.concatenate(wide, axis=1, dtype=np.float32)
             for field in (data.observations, data.actions, data.next_observations):
-                release(field[at])
+                release(field[: at.stop])
             return table
 
         widths = tuple(np.asarray(column).reshape(1, -1).shape[1] for column in columns(slice(0, 1)))
         shape = (len(data), sum(widths))
         if data.on_disk or 4 * shape[0] * shape[1] > device_memory() / 2:
-            return cls(random_access(lay_down(packed, shape, data.source, "packing the log")), widths)
+            return cls(lay_down(packed, shape, data.source, "packing the log"), widths)
         table = np.empty(shape, np.float32)
         for at in blocks(table):
             table[at] = packed(slice(at.start, min(at.stop, len(data))))
