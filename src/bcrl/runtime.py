@@ -90,10 +90,6 @@ class ObservedRange(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    @classmethod
-    def of(cls, observations: np.ndarray) -> "ObservedRange":
-        return cls(observations.min(0).astype(np.float32), observations.max(0).astype(np.float32))
-
     def to_dict(self) -> dict[str, list[float]]:
         return {"low": self.low.tolist(), "high": self.high.tolist()}
 

@@ -50,7 +50,7 @@ class Command:
 
         check_file(self.out, (".bcrl",), self.overwrite)
         policy = load_learned(self.policy)
-        data = load_data(self.data)
+        data = load_data(self.data, storage="memory")
         found = calibrate(
             policy,
             data,

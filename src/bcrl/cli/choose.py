@@ -53,7 +53,7 @@ class Command:
         if not files:
             raise BCRLError("no run was given; name folders of runs or policy files")
         policies = {str(file): load_learned(file) for file in files}
-        data = load_data(self.data)
+        data = load_data(self.data, storage="memory")
         ranking = choose(
             policies,
             data,

@@ -24,6 +24,8 @@ class Command:
     not_consecutive: tyro.conf.FlagCreatePairsOff[bool] = False
     """Accept a log whose rows do not follow one another, such as a sample of transitions; the new file is
     marked so."""
+    uncompressed: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Write .npz without compression: training then reads a log larger than memory where it lies."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
     """Replace an existing log."""
 
@@ -31,6 +33,6 @@ class Command:
         check_log(self.out, self.overwrite)
         consecutive = False if self.not_consecutive else None
         data = load_data(self.log, cost_key=self.cost_key, consecutive=consecutive)
-        save_data(data, self.out)
+        save_data(data, self.out, compressed=not self.uncompressed)
         print(f"{data.episode_count:,} episodes, {len(data):,} transitions: {self.out}")
         next_step("bcrl", "data", "info", self.out)

@@ -65,7 +65,7 @@ class Command:
             raise BCRLError(f"--seed {self.seed} is negative; give 0 or more")
         check_log(self.out, self.overwrite)
 
-        whole = data = load_data(self.log)
+        whole = data = load_data(self.log, storage="memory")
         threshold = 0.0 if self.threshold is None else self.threshold
         if grid is not None:
             data = _report("thin", data, preprocess.thin(data, grid, self.seed))

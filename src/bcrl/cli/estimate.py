@@ -56,7 +56,7 @@ class Command:
             check_file(self.out, (".csv",), overwrite=True)
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]
-        data = load_data(self.data)
+        data = load_data(self.data, storage="memory")
         found = estimate(
             policies,
             data,

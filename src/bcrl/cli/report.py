@@ -66,7 +66,7 @@ class Command:
         matplotlib()  # what could only fail after the ships have sailed
         files = [file for place in self.policies for file in policy_files(place)]
         known = {
-            "dataset": None if self.data is None else load_data(self.data),
+            "dataset": None if self.data is None else load_data(self.data, storage="memory"),
             "policies": [load_learned(file) for file in files],
             "policy_file": files[0].name if files else "",
             "command": self._command(),

@@ -69,6 +69,9 @@ class Command(Generic[Options]):
     """Steps between rows of metrics.csv."""
     checkpoint_every: int = 10_000
     """Steps between checkpoints."""
+    storage: Literal["auto", "memory", "disk"] = "auto"
+    """Where the log is kept: in memory, or on disk, with batches read ahead; auto takes the disk for a log of
+    more than a quarter of memory. The policy is the same."""
     tensorboard: bool = False
     """Write TensorBoard logs too (needs the extra bcrl[tensorboard])."""
 
@@ -83,7 +86,7 @@ class Command(Generic[Options]):
         from bcrl.policy import load_learned
         from bcrl.train.run import fit
 
-        data = load_data(self.data)
+        data = load_data(self.data, storage=self.storage)
         run = fit(
             data,
             self.options,  # type: ignore[arg-type]

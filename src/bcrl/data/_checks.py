@@ -5,14 +5,15 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bcrl.data.blocks import blocks
 from bcrl.errors import BCRLError
 
 FIELDS = ("observations", "actions", "rewards", "costs", "next_observations", "terminals", "timeouts")
@@ -108,10 +109,11 @@ def check_layout(fields: Mapping[str, Layout], source: str) -> None:
         )
 
 
-def check_size(fields: Iterable[Layout], stored: int, source: str) -> None:
+def check_size(fields: Iterable[Layout], stored: int, source: str, in_memory: bool = True) -> None:
     """Refuses arrays that are too large for this machine, or for the `stored` bytes they come from."""
     asked = sum(prod(field.shape) * field.dtype.itemsize for field in fields)
-    check_memory(asked, source, "split the file or use a larger machine")
+    if in_memory:
+        check_memory(asked, source, "split the file or use a larger machine")
     if asked > MOST_COMPRESSION * stored + 2**20:
         raise fault(
             source,
@@ -122,12 +124,21 @@ def check_size(fields: Iterable[Layout], stored: int, source: str) -> None:
 
 def check_memory(asked: int, source: str, remedy: str) -> None:
     """Refuses arrays of `asked` bytes where the machine has less memory."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**40
+    memory = machine_memory()
     if asked > memory:
         raise fault(
             source,
             f"its arrays take {asked / 1e9:,.1f} GB and this machine has {memory / 1e9:,.1f} GB; {remedy}",
         )
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine or container; where the system does not say, more than any has."""
+    found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**40]
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):  # of a container, old and new kernels
+        with suppress(OSError, ValueError), open(f"/sys/fs/cgroup/{limit}") as file:
+            found.append(int(file.read()))
+    return min(found)
 
 
 def clean(arrays: Mapping[str, Any], source: str) -> dict[str, NDArray[Any]]:
@@ -182,18 +193,15 @@ def _cast(name: str, array: NDArray[Any], source: str) -> NDArray[Any]:
     if name not in MATRICES and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if name in FLAGS:
-        if array.dtype != np.bool_:
-            neither = (array != 0) & (array != 1)
-            if neither.any():
-                where, value = _first(neither, array)
-                raise fault(source, f"{name} {where} is {value:g}; use 0 or 1")
+        if array.dtype != np.bool_ and (found := _first(lambda x: (x != 0) & (x != 1), array)):
+            where, value = found
+            raise fault(source, f"{name} {where} is {value:g}; use 0 or 1")
         result = array.astype(np.bool_, copy=False)
     else:
         with np.errstate(over="ignore"):  # an overflow becomes infinite and is reported below
             result = array.astype(np.float32, copy=False)
-        bad = ~np.isfinite(result)
-        if bad.any():
-            where, value = _first(bad, array)
+        if found := _first(lambda x: ~np.isfinite(x), result, array):
+            where, value = found
             raise fault(
                 source, f"{name} {where} is {value:g}, not a finite float32; correct or drop that episode"
             )
@@ -206,13 +214,11 @@ def _cast(name: str, array: NDArray[Any], source: str) -> NDArray[Any]:
 def _check_values(arrays: Mapping[str, NDArray[Any]], source: str) -> None:
     """Refuses negative costs and actions outside the box in which policies act."""
     costs, actions = arrays["costs"], arrays["actions"]
-    negative = costs < 0
-    if negative.any():
-        where, value = _first(negative, costs)
+    if found := _first(lambda x: x < 0, costs):
+        where, value = found
         raise fault(source, f"costs {where} is {value:g}; costs must be ≥ 0: shift or clip them")
-    outside = np.abs(actions) > 1 + ACTION_ROUNDING
-    if outside.any():
-        where, value = _first(outside, actions)
+    if found := _first(lambda x: np.abs(x) > 1 + ACTION_ROUNDING, actions):
+        where, value = found
         raise fault(
             source,
             f"actions {where} is {value:.7g}, outside [-1, 1] (1e-6 is allowed for rounding); "
@@ -220,8 +226,16 @@ def _check_values(arrays: Mapping[str, NDArray[Any]], source: str) -> None:
         )
 
 
-def _first(bad: NDArray[np.bool_], array: NDArray[Any]) -> tuple[str, Any]:
-    """The place of the first bad entry, in words, and its value."""
-    place = np.unravel_index(int(np.argmax(bad)), bad.shape)
-    words = f"row {place[0]}" + (f" column {place[1]}" if len(place) > 1 else "")
-    return words, array[place]
+def _first(
+    is_bad: Callable[[NDArray[Any]], NDArray[np.bool_]],
+    array: NDArray[Any],
+    shown: NDArray[Any] | None = None,
+) -> tuple[str, Any] | None:
+    """The place of the first bad entry, in words, and its value (in `shown`); None without one."""
+    for at in blocks(array):
+        bad = is_bad(array[at])
+        if bad.any():
+            row, *column = np.unravel_index(int(np.argmax(bad)), bad.shape)
+            words = f"row {at.start + row}" + (f" column {column[0]}" if column else "")
+            return words, (array if shown is None else shown)[(at.start + row, *column)]
+    return None

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from bcrl.data._checks import FIELDS, check_keys, clean, fault, rows_in_complete_episodes
 from bcrl.data._schema import NO_SCHEMA, PLAIN, About, Schema
 from bcrl.data._transitions import Transitions, check_transitions, examine
+from bcrl.data.blocks import blocks, is_on_disk, take
+from bcrl.data.mapped import subset
 from bcrl.errors import BCRLError
 
 Floats = NDArray[np.floating[Any]]
@@ -158,6 +160,11 @@ class Dataset:
         """(N, k) whatever k is; a view."""
         return self.costs.reshape(len(self), -1)
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether states and actions are read from disk when they are asked for, as of a very large log."""
+        return is_on_disk(self.observations)
+
     @cached_property
     def ends(self) -> Ints:
         """(E,) row of each episode's last transition."""
@@ -201,7 +208,7 @@ class Dataset:
     @property
     def initial_observations(self) -> Floats:
         """(E, d)."""
-        return self.observations[self.starts]
+        return take(self.observations, self.starts)
 
     @property
     def horizon(self) -> int:
@@ -275,7 +282,7 @@ class Dataset:
         shift = self.starts[chosen] - (np.cumsum(lengths) - lengths)
         rows = np.arange(lengths.sum()) + np.repeat(shift, lengths)
         label = f"{self.source or 'data set'} ({len(chosen):,} of {self.episode_count:,} episodes)"
-        arrays = {name: array[rows] for name, array in self.arrays().items()}
+        arrays = {name: subset(array, rows, label) for name, array in self.arrays().items()}
         return Dataset.of_checked(arrays, label, self.about)
 
     def fingerprint(self) -> str:
@@ -284,7 +291,8 @@ class Dataset:
         for name, array in self.arrays().items():
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
             digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-            digest.update(array.data)
+            for at in blocks(array):
+                digest.update(array[at].data)
         if self.schema:
             digest.update(f"schema {self.schema.to_json()}\n".encode())
         return digest.hexdigest()
@@ -298,4 +306,7 @@ class Dataset:
 
 def is_one_hot(actions: Floats) -> bool:
     """Whether each row has 1 in one column and 0 in the others."""
-    return bool(np.isin(actions, (0.0, 1.0)).all() and (actions.sum(axis=1) == 1).all())
+    return all(
+        bool(np.isin(actions[at], (0.0, 1.0)).all() and (actions[at].sum(axis=1) == 1).all())
+        for at in blocks(actions)
+    )

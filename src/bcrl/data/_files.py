@@ -3,12 +3,14 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bcrl.data import _hdf5, _minari, _npz
 from bcrl.data._checks import fault, one_line, reading
 from bcrl.data._dataset import Dataset
+from bcrl.data.mapped import Storage
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import atomic_path
 
@@ -18,8 +20,8 @@ class Format:
     """A kind of file. A new one is a small module with these two functions, and a line in FORMATS."""
 
     name: str
-    read: Callable[[Path, str], Any]
-    """(path, source for messages) -> the fields as stored, and what the file says of them."""
+    read: Callable[..., Any]
+    """(path, source for messages, storage) -> the fields as stored, and what the file says of them."""
     write: Callable[..., None]
     """(path, fields, what to say of them); `path` is temporary and renamed afterwards."""
 
@@ -36,13 +38,21 @@ FORMATS = {
 
 
 def load_data(
-    path: str | os.PathLike[str], *, cost_key: str = _minari.COST_KEY, consecutive: bool | None = None
+    path: str | os.PathLike[str],
+    *,
+    cost_key: str = _minari.COST_KEY,
+    consecutive: bool | None = None,
+    storage: Storage = "auto",
 ) -> Dataset:
     """The log at `path`, checked; rows after the last episode end are dropped with a warning.
 
     `path` is a file, the folder of a Minari data set, or minari:ID for one in Minari's own store; `cost_key`
     is the name of the costs in a Minari data set's infos. `consecutive=False` accepts a log whose rows do not
     follow one another; by default the file says so. Nothing is ever unpickled.
+
+    With `storage="disk"`, by default for a log of more than a quarter of the machine's memory, states and
+    actions stay on disk: uncompressed NPZ files are mapped, other files unpacked into the cache folder for as
+    long as the program runs. A Minari data set is always read into memory.
     """
     path, form = place_of(path)
     source = one_line(path)
@@ -63,25 +73,31 @@ def load_data(
             return dataset
         if not os.path.getsize(path):
             raise fault(source, "is empty (0 bytes); copy or record it again")
-        arrays, about = form.read(path, source)
+        arrays, about = form.read(path, source, storage)
     rows_follow = about.consecutive if consecutive is None else consecutive
     return Dataset.from_arrays(
         arrays, source, consecutive=rows_follow, drop_incomplete=True, schema=about.schema
     )
 
 
-def save_data(dataset: Dataset, path: str | os.PathLike[str]) -> None:
-    """Writes `dataset` at `path`, all or nothing; minari:ID puts it into Minari's own store."""
+def save_data(dataset: Dataset, path: str | os.PathLike[str], *, compressed: bool = True) -> None:
+    """Writes `dataset` at `path`, all or nothing; minari:ID puts it into Minari's own store.
+
+    `compressed=False`, for NPZ alone, makes a file that `load_data` need not unpack to leave it on disk.
+    """
     path, form = place_of(path)
     source = one_line(path)
     if form is None:
         raise _unknown(path, source)
+    if not compressed and form is not FORMATS[".npz"]:
+        raise fault(source, "only .npz can be written without compression; choose that suffix")
     try:
         if form is _MINARI:
             form.write(path, dataset.arrays(), dataset.about)
             return
         with atomic_path(path) as temporary:
-            form.write(temporary, dataset.arrays(), dataset.about)
+            write = form.write if compressed else partial(form.write, compressed=False)
+            write(temporary, dataset.arrays(), dataset.about)
     except OSError as error:
         raise fault(source, f"cannot be written ({error.strerror or error}); choose another place") from None
 

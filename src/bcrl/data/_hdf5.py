@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bcrl.data._checks import DAMAGE, FIELDS, FLAGS, check_keys, check_layout, check_size, fault
+from bcrl.data._checks import DAMAGE, FIELDS, FLAGS, MATRICES, check_keys, check_layout, check_size, fault
 from bcrl.data._schema import NO_SCHEMA, About, Schema
+from bcrl.data.blocks import blocks
+from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
@@ -22,7 +24,7 @@ NO_HDF5 = "is not an HDF5 file although its suffix says so; rename or convert it
 AGAIN, COPY = "copy or record it again", "copy the values into this file"
 
 
-def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], About]:
+def read(path: Path, source: str, storage: Storage = "memory") -> tuple[dict[str, NDArray[Any]], About]:
     """The seven fields of a log, and what the file says of them."""
     with open_hdf5(path, source) as file:
         check_keys(file, source)
@@ -31,9 +33,19 @@ def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], About]:
             if node.shape is None:
                 raise fault(source, f"{name} is empty; store one row per transition")
         check_layout(nodes, source)
-        check_size(nodes.values(), path.stat().st_size, source)
+        on_disk = stays_on_disk(nodes.values(), storage)
+        check_size(nodes.values(), path.stat().st_size, source, in_memory=not on_disk)
         about = About(bool(file.attrs.get(CONSECUTIVE, True)), _schema(file.attrs.get(SCHEMA), source))
-        return {name: read_node(node, name, source) for name, node in nodes.items()}, about
+        mapped = MATRICES if on_disk else ()
+        return {
+            name: (_unpack if name in mapped else read_node)(node, name, source)
+            for name, node in nodes.items()
+        }, about
+
+
+def _unpack(node: Any, name: str, source: str) -> NDArray[np.float32]:
+    """The array of a node, left on disk: HDF5 compresses in pieces, which cannot be mapped."""
+    return lay_down(lambda at: read_node(node, name, source, at), node.shape, source, f"unpacking {name}")
 
 
 def _schema(text: Any, source: str) -> Schema:
@@ -47,7 +59,8 @@ def _schema(text: Any, source: str) -> Schema:
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
     with Writer(path, {name: array.shape for name, array in arrays.items()}, about) as writer:
-        writer.append(arrays)
+        for at in blocks(*arrays.values()):
+            writer.append({name: array[at] for name, array in arrays.items()})
 
 
 class Writer:
@@ -134,9 +147,9 @@ def member(group: Any, part: str, name: str, source: str, remedy: str) -> Any:
         raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
 
 
-def read_node(node: Any, name: str, source: str) -> NDArray[Any]:
+def read_node(node: Any, name: str, source: str, rows: Any = ()) -> NDArray[Any]:
     try:
-        return node[()]
+        return node[rows]
     except DAMAGE as error:
         raise fault(source, f"{name} cannot be read ({error}); {AGAIN}") from None
 

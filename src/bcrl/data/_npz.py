@@ -4,14 +4,16 @@ import zipfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from bcrl.data._checks import DAMAGE, FIELDS, check_keys, check_layout, check_size, fault, reading
+from bcrl.data._checks import DAMAGE, FIELDS, MATRICES, check_keys, check_layout, check_size, fault, reading
 from bcrl.data._schema import MOST_TEXT, NO_SCHEMA, About, Schema
+from bcrl.data.blocks import map_file
+from bcrl.data.mapped import Storage, lay_down, stays_on_disk
 from bcrl.errors import BCRLError
 
 CONSECUTIVE = "consecutive"
@@ -25,6 +27,9 @@ class Header(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
+    by_columns: bool
+    length: int
+    """Bytes before the values."""
 
 
 class NPZ:
@@ -35,7 +40,7 @@ class NPZ:
     """
 
     def __init__(self, path: Path, source: str) -> None:
-        self.source, self.stored = source, path.stat().st_size
+        self.source, self.stored, self._path = source, path.stat().st_size, path
         with path.open("rb") as file:
             if file.read(2) != b"PK":
                 raise fault(source, "is not an NPZ file although its suffix says so; rename or convert it")
@@ -68,7 +73,7 @@ class NPZ:
                 if version not in ((1, 0), (2, 0)):
                     raise ValueError(f"its version is {version}")
                 read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                shape, _, dtype = read(stream)
+                shape, by_columns, dtype = read(stream)
                 length = stream.tell()
         except DAMAGE as error:
             raise self._unreadable(name, error) from None
@@ -76,13 +81,37 @@ class NPZ:
             raise self._unreadable(
                 name, f"shape {shape} of {dtype} does not fit its {member.file_size:,} bytes"
             )
-        return Header(shape, dtype)
+        return Header(shape, dtype, by_columns, length)
 
     def array(self, name: str) -> NDArray[Any]:
         """The array; its header must have been checked before."""
         try:
             with self._zip.open(self._members[name]) as stream:
                 return npy.read_array(stream, allow_pickle=False)
+        except DAMAGE as error:
+            raise self._unreadable(name, error) from None
+
+    def mapped(self, name: str) -> NDArray[np.float32]:
+        """The array, left on disk: where it is, or unpacked. Its header must have been checked before."""
+        member, header = self._members[name], self.header(name)
+        if header.by_columns and len(header.shape) > 1:
+            raise fault(
+                self.source,
+                f"{name} is stored column by column and cannot be read in pieces; save it in C order",
+            )
+        try:
+            if member.compress_type == zipfile.ZIP_STORED and header.dtype == np.dtype("<f4"):
+                with self._path.open("rb") as file:
+                    return map_file(file, header.shape, _start(file, member.header_offset) + header.length)
+            with self._zip.open(member) as stream:
+                stream.read(header.length)
+                width = prod(header.shape[1:])
+
+                def read(at: slice) -> NDArray[Any]:
+                    values = stream.read((at.stop - at.start) * width * header.dtype.itemsize)
+                    return np.frombuffer(values, header.dtype).reshape(-1, *header.shape[1:])
+
+                return lay_down(read, header.shape, self.source, f"unpacking {name}")
         except DAMAGE as error:
             raise self._unreadable(name, error) from None
 
@@ -102,32 +131,45 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         return {name: file.array(name) for name in headers}
 
 
-def read(path: Path, source: str) -> tuple[dict[str, NDArray[Any]], About]:
+def read(path: Path, source: str, storage: Storage = "memory") -> tuple[dict[str, NDArray[Any]], About]:
     """The seven fields of a log, and what the file says of them."""
     with NPZ(path, source) as file:
         check_keys(file.names, source)
         headers = {name: file.header(name) for name in FIELDS}
         check_layout(headers, source)
-        check_size(headers.values(), file.stored, source)
+        on_disk = stays_on_disk(headers.values(), storage)
+        check_size(headers.values(), file.stored, source, in_memory=not on_disk)
         # Files without the mark are consecutive; any value of it but 0 says the same.
         marked = CONSECUTIVE in file.names and file.header(CONSECUTIVE).shape == ()
         consecutive = not marked or bool(file.array(CONSECUTIVE))
-        return {name: file.array(name) for name in FIELDS}, About(consecutive, _schema(file))
+        mapped = MATRICES if on_disk else ()
+        arrays = {name: file.mapped(name) if name in mapped else file.array(name) for name in FIELDS}
+        return arrays, About(consecutive, _schema(file))
 
 
 def _schema(file: NPZ) -> Schema:
     """The schema of a log; an empty one where the file has none."""
     if SCHEMA not in file.names:
         return NO_SCHEMA
-    shape, dtype = file.header(SCHEMA)
+    shape, dtype, *_ = file.header(SCHEMA)
     if shape != () or dtype.kind != "U" or dtype.itemsize > 4 * MOST_TEXT:
         raise fault(file.source, f"schema has shape {shape} of {dtype}; store one short text")
     return Schema.from_json(str(file.array(SCHEMA)))
 
 
-def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About) -> None:
+def _start(file: IO[bytes], header: int) -> int:
+    """Where the bytes of a zip's member begin whose own header is at `header`."""
+    file.seek(header)
+    fixed = file.read(30)
+    if fixed[:4] != b"PK\x03\x04":
+        raise ValueError("it is not where the directory of the zip says")
+    return header + 30 + int.from_bytes(fixed[26:28], "little") + int.from_bytes(fixed[28:30], "little")
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], about: About, compressed: bool = True) -> None:
     mark = {} if about.consecutive else {CONSECUTIVE: np.array(False)}
     if about.schema:
         mark[SCHEMA] = np.array(about.schema.to_json())
     with path.open("wb") as file:  # given a name, numpy would append .npz to one that ends in .NPZ
-        np.savez_compressed(file, **arrays, **mark)  # pyright: ignore[reportArgumentType]
+        save = np.savez_compressed if compressed else np.savez
+        save(file, **arrays, **mark)  # pyright: ignore[reportArgumentType]

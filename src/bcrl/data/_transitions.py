@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bcrl.data._checks import fault
+from bcrl.data.blocks import blocks, extremes, moments, take
 
 TOLERANCE = 1e-3
 """Largest difference that counts as equal, in standard deviations of the observation's column."""
@@ -68,7 +69,7 @@ def examine(arrays: Mapping[str, NDArray[Any]]) -> Transitions:
     shifted = int(equal[at_timeout].sum())
     firsts = np.flatnonzero(np.concatenate([[True], ends]))
     if shifted:
-        by_chance = _matches_by_chance(following[at_timeout], observations[firsts], shifted)
+        by_chance = _matches_by_chance(take(following, at_timeout), take(observations, firsts), shifted)
         shifted = shifted if shifted > 2 * by_chance + 3 * by_chance**0.5 else 0
     return Transitions(
         inside=int((~ends).sum()),
@@ -97,14 +98,18 @@ def refuse(found: Transitions, source: str) -> list[str]:
 
 def _equal_below(observations: NDArray[Any], following: NDArray[Any]) -> NDArray[np.bool_]:
     """(N - 1,) whether next observation t is observation t + 1, up to rounding."""
-    equal = (following[:-1] == observations[1:]).all(axis=1)
+    pair = following[:-1], observations[1:]
+    equal = np.empty(len(pair[0]), bool)
+    for at in blocks(*pair):
+        equal[at] = (pair[0][at] == pair[1][at]).all(axis=1)
     rows = np.flatnonzero(~equal)
     if rows.size:
-        spread = observations.std(axis=0, dtype=np.float64)
-        size = np.abs(observations).max(axis=0).astype(np.float64)
-        allowed = TOLERANCE * spread + 4 * np.finfo(np.float32).eps * size
-        difference = np.abs(following[rows].astype(np.float64) - observations[rows + 1])
-        equal[rows] = (difference <= allowed).all(axis=1)
+        size = np.abs(extremes(observations)).max(axis=0).astype(np.float64)
+        allowed = TOLERANCE * moments(observations)[1] + 4 * np.finfo(np.float32).eps * size
+        for at in blocks(*pair):
+            here = np.flatnonzero(~equal[at])
+            difference = np.abs(pair[0][at][here].astype(np.float64) - pair[1][at][here])
+            equal[at.start + here] = (difference <= allowed).all(axis=1)
     return equal
 
 

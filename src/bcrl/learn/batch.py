@@ -1,4 +1,6 @@
-"""The transitions of a log on the device, packed so that a batch is one gather."""
+"""The transitions of a log, packed so that a batch is one gather: on the device, or on disk."""
+
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -7,6 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl.data import Dataset
+from bcrl.data.blocks import blocks, extremes, release, take
+from bcrl.data.mapped import lay_down
 
 
 class Batch(eqx.Module):
@@ -33,8 +37,12 @@ class Batch(eqx.Module):
 class Rows(eqx.Module):
     """Columns side by side, one row per transition."""
 
-    table: Float[Array, "n w"]
+    table: Float[Array | np.ndarray, "n w"]
+    """On the device; or, of a log that is too large for it, a numpy array on disk (`streamed.py`)."""
     widths: tuple[int, ...] = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     @classmethod
     def of(cls, *columns: np.ndarray) -> "Rows":
@@ -47,19 +55,55 @@ class Rows(eqx.Module):
     def of_transitions(
         cls,
         data: Dataset,
-        features: np.ndarray,
-        next_features: np.ndarray,
+        features: Callable[[np.ndarray, np.ndarray], np.ndarray],
         ended: np.ndarray,
         *extra: np.ndarray,
         reward_scale: float = 1.0,
     ) -> "Rows":
-        """The columns of `Batch`, then `extra` ones. `ended` marks where the backup does not bootstrap."""
-        actions, rewards = cloned_actions(data), reward_scale * data.rewards
-        return cls.of(features, actions, rewards, data.costs_2d, next_features, 1.0 - ended, *extra)
+        """The columns of `Batch`, then `extra` ones. `ended` marks where the backup does not bootstrap.
+
+        `features` returns what the networks see of observations and their times in the episode.
+        """
+
+        def columns(at: slice) -> list[np.ndarray]:
+            return [
+                features(data.observations[at], data.steps[at]),
+                cloned_actions(data, at),
+                reward_scale * data.rewards[at],
+                data.costs_2d[at],
+                features(data.next_observations[at], data.steps[at] + 1),
+                1.0 - ended[at],
+                *(column[at] for column in extra),
+            ]
+
+        return cls.of_log(data, columns)
+
+    @classmethod
+    def of_log(cls, data: Dataset, columns: Callable[[slice], Sequence[np.ndarray]]) -> "Rows":
+        """The columns of all rows of a log; `columns` returns those of a slice.
+
+        The table is on disk where the log is, and where a GPU has not twice the memory it takes.
+        """
+
+        def packed(at: slice) -> np.ndarray:
+            wide = [np.asarray(column).reshape(at.stop - at.start, -1) for column in columns(at)]
+            table = np.concatenate(wide, axis=1, dtype=np.float32)
+            for field in (data.observations, data.actions, data.next_observations):
+                release(field[: at.stop])
+            return table
+
+        widths = tuple(np.asarray(column).reshape(1, -1).shape[1] for column in columns(slice(0, 1)))
+        shape = (len(data), sum(widths))
+        if data.on_disk or 4 * shape[0] * shape[1] > device_memory() / 2:
+            return cls(lay_down(packed, shape, data.source, "packing the log"), widths)
+        table = np.empty(shape, np.float32)
+        for at in blocks(table):
+            table[at] = packed(slice(at.start, min(at.stop, len(data))))
+        return cls(jnp.asarray(table), widths)
 
     def sample(self, key: PRNGKeyArray, count: int) -> list[Float[Array, "count width"]]:
         """`count` random rows, with replacement, as columns."""
-        return self.take(jax.random.randint(key, (count,), 0, len(self.table)))
+        return self.take(jax.random.randint(key, (count,), 0, len(self)))
 
     def sample_batch(self, key: PRNGKeyArray, count: int) -> tuple[Batch, list[Array]]:
         """A batch from rows made by `of_transitions`, and the extra columns."""
@@ -68,13 +112,31 @@ class Rows(eqx.Module):
 
     def take(self, index: Array) -> list[Float[Array, "count width"]]:
         """The rows at `index`, as columns."""
-        edges = np.cumsum(self.widths)[:-1].tolist()
-        return jnp.split(self.table[index], edges, axis=-1)
+        if isinstance(self.table, np.ndarray):
+            return self.split(jnp.asarray(take(self.table, np.asarray(index))))
+        return self.split(self.table[index])
+
+    def extremes(self) -> tuple[Array | np.ndarray, Array | np.ndarray]:
+        """The least and the largest of each number."""
+        if isinstance(self.table, np.ndarray):
+            return extremes(self.table)
+        return self.table.min(axis=0), self.table.max(axis=0)
+
+    def split(self, rows: Float[Array, "count w"]) -> list[Float[Array, "count width"]]:
+        """Rows as columns."""
+        return jnp.split(rows, np.cumsum(self.widths)[:-1].tolist(), axis=-1)
 
 
-def cloned_actions(data: Dataset) -> np.ndarray:
+def cloned_actions(data: Dataset, at: slice = slice(None)) -> np.ndarray:
     """The log's actions inside the open interval, where the density of a squashed action is finite.
 
     One-hot vectors stay as they are.
     """
-    return data.actions if data.schema.discrete else np.clip(data.actions, -1 + 1e-5, 1 - 1e-5)
+    actions = data.actions[at]
+    return actions if data.schema.discrete else np.clip(actions, -1 + 1e-5, 1 - 1e-5)
+
+
+def device_memory() -> float:
+    """Bytes of memory of the device; infinite for a CPU, where a log in memory is where it must be."""
+    stats = jax.devices()[0].memory_stats() if jax.default_backend() != "cpu" else None
+    return float((stats or {}).get("bytes_limit", np.inf))

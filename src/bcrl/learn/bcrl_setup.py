@@ -48,8 +48,7 @@ class BCRLSetup(BCRLOptions):
 
         rows = Rows.of_transitions(
             data,
-            features(data.observations, data.steps),
-            features(data.next_observations, data.steps + 1),
+            features,
             data.terminals | data.timeouts if self.ends_at_timeouts else data.terminals,
         )
         initial = features(data.initial_observations, np.zeros(data.episode_count))

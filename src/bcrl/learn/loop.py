@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.learn.protocol import Method, Part, Spec
+from bcrl.learn.streamed import Span, longest_span, on_device, read_ahead, step_keys, with_rows
 
 
 class Point(NamedTuple):
@@ -58,22 +59,34 @@ def train(
     keys = seed_keys(seeds)
     schedule = method.schedule if schedule is None else schedule
     longest = 100 if jax.default_backend() == "cpu" else log_every
-    total = spec.steps * len(schedule)
+    longest = min(longest, longest_span(method, arrays, len(seeds)) or longest)
+    spans = list(_spans(step, spec.steps, len(schedule), log_every, longest))
+    ahead = read_ahead(method, arrays, keys, iter(spans))
+    placed = on_device(arrays)
     sums, summed = partial
-    while step < total:
-        parts, done = schedule[step // spec.steps], step % spec.steps
-        to_log_point = min(log_every - done % log_every, spec.steps - done)
-        length = min(longest, to_log_point)
-        state, metrics = _program()(method, spec, parts, length, state, arrays, keys, jnp.asarray(step))
-        step += length
+    for span, rows in zip(spans, ahead, strict=True):
+        parts = schedule[span.first // spec.steps]
+        state, metrics = _program()(
+            method, spec, parts, span.length, state, placed, rows, keys, jnp.asarray(span.first)
+        )
+        step = span.first + span.length
         sums = {name: sums.get(name, 0.0) + np.asarray(value) for name, value in metrics.items()}
-        summed += length
-        if length < to_log_point:
+        summed += span.length
+        if step % spec.steps % log_every:
             yield Point(step, state, None, (sums, summed))
         else:
             metrics = {name: value / summed for name, value in sums.items()}
             sums, summed = {}, 0
             yield Point(step, state, metrics, (sums, summed))
+
+
+def _spans(step: int, steps: int, phases: int, log_every: int, longest: int) -> Iterator[Span]:
+    """The steps from `step` to the end, in pieces that end at log points and phases."""
+    while step < steps * phases:
+        done = step % steps
+        length = min(longest, log_every - done % log_every, steps - done)
+        yield Span(step, length)
+        step += length
 
 
 @cache
@@ -101,25 +114,28 @@ def _scan_steps(
     length: int,
     state: Any,
     arrays: Any,
+    rows: jax.Array | None,
     keys: jax.Array,
     first: jax.Array,
 ) -> tuple[Any, dict[str, jax.Array]]:
     names: list[str] = []  # filled while the step is traced
 
-    def one_seed(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
-        def one_step(state: Any, number: jax.Array) -> tuple[Any, jax.Array]:
-            sample_key, update_key = jax.random.split(jax.random.fold_in(key, number + 1))
-            state, metrics = method.update(state, method.sample(arrays, sample_key), update_key, spec, parts)
+    def one_seed(state: Any, key: jax.Array, rows: jax.Array | None) -> tuple[Any, jax.Array]:
+        def one_step(state: Any, step: tuple[jax.Array, jax.Array | None]) -> tuple[Any, jax.Array]:
+            number, rows = step
+            sample_key, update_key = step_keys(key, number)
+            batch = method.sample(with_rows(arrays, rows), sample_key)
+            state, metrics = method.update(state, batch, update_key, spec, parts)
             names[:] = sorted(metrics)
             # One vector and not a dict of numbers: a step is bound by the number of kernels it launches.
             return state, jnp.stack([metrics[name] for name in names])
 
-        state, metrics = jax.lax.scan(one_step, state, first + jnp.arange(length))
+        state, metrics = jax.lax.scan(one_step, state, (first + jnp.arange(length), rows))
         return state, jnp.sum(metrics, axis=0)
 
     if len(keys) > 1:
-        state, metrics = jax.vmap(one_seed)(state, keys)
+        state, metrics = jax.vmap(one_seed)(state, keys, rows)
     else:  # an axis of one would cost a quarter of the speed on a GPU
-        state, metrics = one_seed(jax.tree.map(lambda x: x[0], state), keys[0])
+        state, metrics = one_seed(*jax.tree.map(lambda x: x[0], (state, keys, rows)))
         state, metrics = jax.tree.map(lambda x: x[None], (state, metrics))
     return state, {name: metrics[:, i] for i, name in enumerate(names)}

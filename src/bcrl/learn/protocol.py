@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl.budget import Execution
 from bcrl.data import Dataset
+from bcrl.data.blocks import moments
 from bcrl.errors import BCRLError, brief_repr
 
 LARGEST = 2**31 - 1  # steps and sizes are int32 on the device
@@ -75,7 +76,7 @@ class Normaliser(eqx.Module):
 
     @classmethod
     def of(cls, observations: np.ndarray) -> "Normaliser":
-        mean, std = observations.mean(0, dtype=np.float64), observations.std(0, dtype=np.float64)
+        mean, std = moments(observations)
         return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(std + 1e-5, jnp.float32))
 
     @classmethod

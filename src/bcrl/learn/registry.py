@@ -38,6 +38,8 @@ class Record:
     """What makes it this instance of its class."""
     families: dict[str, Options] = field(default_factory=dict)
     """Its own hyperparameters in a family of tasks."""
+    from_disk: bool = True
+    """Whether it learns from a log that stays on disk."""
 
     @property
     def kind(self) -> type[Method]:
@@ -85,9 +87,12 @@ def _baseline(
     families: dict[str, Options] | None = None,
     *,
     discrete: bool = False,
+    from_disk: bool = True,
 ) -> Record:
     where = f"bcrl.learn.baselines.{kind}"
-    return Record(name, title, where, threshold, discrete=discrete, families=families or {})
+    return Record(
+        name, title, where, threshold, discrete=discrete, from_disk=from_disk, families=families or {}
+    )
 
 
 METHODS: dict[str, Record] = {
@@ -109,8 +114,8 @@ METHODS: dict[str, Record] = {
         _baseline("bc-safe", "BC-Safe", "bc:BCSafe", "before training", _CLONE_FAMILIES, discrete=True),
         _baseline("bcq-lag", "BCQ-Lag", "bcq_lag:BCQLag", "before training"),
         _baseline("cpq", "CPQ", "cpq:CPQ", "before training"),
-        _baseline("coptidice", "COptiDICE", "coptidice:COptiDICE", "before training"),
-        _baseline("cdt", "CDT", "cdt:CDT", "at run time"),
+        _baseline("coptidice", "COptiDICE", "coptidice:COptiDICE", "before training", from_disk=False),
+        _baseline("cdt", "CDT", "cdt:CDT", "at run time", from_disk=False),
         _baseline("caps", "CAPS", "caps:CAPS", "at run time", {"metadrive": {"tau_r": 0.5, "tau_c": 0.5}}),
         _baseline("ccac", "CCAC", "ccac:CCAC", "at run time"),
         _baseline(
@@ -166,6 +171,16 @@ def check_discrete(method: Method, source: str) -> None:
         raise BCRLError(
             f"{source or 'the log'}: actions are labels, but {method.instance} knows continuous ones alone: "
             f"use {', '.join(able[:-1])} or {able[-1]}"
+        )
+
+
+def check_from_disk(method: Method, source: str) -> None:
+    """Refuses a method that needs all of the log in memory, for the log `source` that stays on disk."""
+    able = [record.name for record in METHODS.values() if record.from_disk]
+    if method.instance not in able:
+        raise BCRLError(
+            f"{source or 'the log'}: stays on disk, but {method.instance} needs it in memory: read it with "
+            f"storage memory if it fits, select episodes, or use one of {', '.join(able)}"
         )
 
 

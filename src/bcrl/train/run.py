@@ -16,12 +16,13 @@ import numpy as np
 
 import bcrl
 from bcrl.data import NO_SCHEMA, Dataset, Schema, outline
+from bcrl.data.blocks import extremes
 from bcrl.episode import check_process
 from bcrl.errors import BCRLError, Stopped, brief_repr
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.loop import Point, initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
-from bcrl.learn.registry import check_discrete
+from bcrl.learn.registry import check_discrete, check_from_disk
 from bcrl.learn.units import Units
 from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import progress
@@ -130,6 +131,8 @@ def fit(
     )
     if data.schema.discrete:
         check_discrete(method, data.source)
+    if data.on_disk:
+        check_from_disk(method, data.source)
     normaliser = Normaliser.of(data.observations)
     units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
     inside, log = units.inside(method), units.log_inside(data)
@@ -149,7 +152,7 @@ def fit(
         data.schema,
         where,
         normaliser=normaliser,
-        observed=ObservedRange.of(data.observations),
+        observed=ObservedRange(*extremes(data.observations)),
     )
     folder = None
     if run.folder is not None:

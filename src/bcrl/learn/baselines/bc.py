@@ -55,8 +55,11 @@ class BCAll(MethodOptions):
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
         data = self.chosen(data)
-        features = np.asarray(normaliser(jnp.asarray(data.observations)))
-        return Rows.of(features, cloned_actions(data))
+
+        def columns(at: slice) -> tuple[np.ndarray, np.ndarray]:
+            return np.asarray(normaliser(jnp.asarray(data.observations[at]))), cloned_actions(data, at)
+
+        return Rows.of_log(data, columns)
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         sizes = spec.observation_size, spec.action_size

@@ -138,8 +138,8 @@ class CCAC(Baseline):
         limit = left if self.faithful else np.asarray(spread)
         after = left - data.costs_2d[:, 0]
         rows = self.rows(data, normaliser, left, after, limit, reward_scale=self.reward_scale)
-        pairs = rows.table[:, : data.observation_size + data.action_size]
-        return Arrays(rows, pairs.min(axis=0), pairs.max(axis=0))
+        low, high = (jnp.asarray(x)[: data.observation_size + data.action_size] for x in rows.extremes())
+        return Arrays(rows, low, high)
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Sample:
         batch, (left, next_left, limit) = arrays.rows.sample_batch(key, self.batch_size)

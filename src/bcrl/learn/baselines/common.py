@@ -66,11 +66,13 @@ class Baseline(TwoVariants):
         """
         check_one_cost(data)
         seen = self.seen_through(normaliser)
-        observations, after = (
-            np.asarray(seen(jnp.asarray(x))) for x in (data.observations, data.next_observations)
-        )
+
+        def features(observations: np.ndarray, step: np.ndarray) -> np.ndarray:
+            del step
+            return np.asarray(seen(jnp.asarray(observations)))
+
         ended = data.terminals | data.timeouts
-        return Rows.of_transitions(data, observations, after, ended, *extra, reward_scale=reward_scale)
+        return Rows.of_transitions(data, features, ended, *extra, reward_scale=reward_scale)
 
     def sample(self, arrays: Any, key: PRNGKeyArray) -> Any:
         """A random batch, for methods whose arrays are rows alone."""
