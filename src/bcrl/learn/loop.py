@@ -1,6 +1,6 @@
 """The one train loop: data on the device, `lax.scan` between log points, `vmap` over seeds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bcrl.learn.protocol import Method, Part, Spec
+from bcrl.learn.traced import with_traced
 
 
 class Point(NamedTuple):
@@ -20,22 +21,29 @@ class Point(NamedTuple):
     partial: "Partial"
 
 
+Swept = Mapping[str, np.ndarray]
+"""Options that differ between runs trained as one program: a value for each."""
+
 Partial = tuple[dict[str, np.ndarray], int]
 """Sums of metrics since the last log point, and over how many steps."""
+NOTHING: Swept = {}
 
 
 def seed_keys(seeds: Sequence[int]) -> jax.Array:
     return jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
 
 
-def initial_state(method: Method, spec: Spec, seeds: Sequence[int]) -> Any:
-    """One state per seed, stacked on axis 0."""
-    return _init(method, spec, seed_keys(seeds))
+def initial_state(method: Method, spec: Spec, seeds: Sequence[int], swept: Swept = NOTHING) -> Any:
+    """One state per seed, stacked on axis 0. `swept` are options with a value for each of them."""
+    return _init(method, spec, seed_keys(seeds), dict(swept))
 
 
 @partial(jax.jit, static_argnames=("method", "spec"))
-def _init(method: Method, spec: Spec, keys: jax.Array) -> Any:
-    return jax.vmap(lambda key: method.init(jax.random.fold_in(key, 0), spec))(keys)
+def _init(method: Method, spec: Spec, keys: jax.Array, swept: dict[str, jax.Array]) -> Any:
+    def one_seed(key: jax.Array, swept: dict[str, jax.Array]) -> Any:
+        return with_traced(method, swept).init(jax.random.fold_in(key, 0), spec)
+
+    return jax.vmap(one_seed)(keys, swept)
 
 
 def train(
@@ -49,8 +57,11 @@ def train(
     log_every: int,
     schedule: Sequence[tuple[Part, ...]] | None = None,
     partial: Partial = ({}, 0),
+    swept: Swept = NOTHING,
 ) -> Iterator[Point]:
     """Trains from `step` to the end and yields at every log point, on a CPU more often (a sign of life).
+
+    `swept` are options of the method with a value for each of `seeds`, which may then hold a seed twice.
 
     The randomness of a step depends on its number and the seed alone, so that training from a checkpoint
     gives the same result as training without a stop; `partial` is what it had summed by then.
@@ -64,7 +75,9 @@ def train(
         parts, done = schedule[step // spec.steps], step % spec.steps
         to_log_point = min(log_every - done % log_every, spec.steps - done)
         length = min(longest, to_log_point)
-        state, metrics = _program()(method, spec, parts, length, state, arrays, keys, jnp.asarray(step))
+        state, metrics = _program()(
+            method, spec, parts, length, state, arrays, keys, jnp.asarray(step), dict(swept)
+        )
         step += length
         sums = {name: sums.get(name, 0.0) + np.asarray(value) for name, value in metrics.items()}
         summed += length
@@ -103,13 +116,16 @@ def _scan_steps(
     arrays: Any,
     keys: jax.Array,
     first: jax.Array,
+    swept: dict[str, jax.Array],
 ) -> tuple[Any, dict[str, jax.Array]]:
     names: list[str] = []  # filled while the step is traced
 
-    def one_seed(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
+    def one_seed(state: Any, key: jax.Array, swept: dict[str, jax.Array]) -> tuple[Any, jax.Array]:
+        own = with_traced(method, swept)
+
         def one_step(state: Any, number: jax.Array) -> tuple[Any, jax.Array]:
             sample_key, update_key = jax.random.split(jax.random.fold_in(key, number + 1))
-            state, metrics = method.update(state, method.sample(arrays, sample_key), update_key, spec, parts)
+            state, metrics = own.update(state, own.sample(arrays, sample_key), update_key, spec, parts)
             names[:] = sorted(metrics)
             # One vector and not a dict of numbers: a step is bound by the number of kernels it launches.
             return state, jnp.stack([metrics[name] for name in names])
@@ -118,8 +134,8 @@ def _scan_steps(
         return state, jnp.sum(metrics, axis=0)
 
     if len(keys) > 1:
-        state, metrics = jax.vmap(one_seed)(state, keys)
+        state, metrics = jax.vmap(one_seed)(state, keys, swept)
     else:  # an axis of one would cost a quarter of the speed on a GPU
-        state, metrics = one_seed(jax.tree.map(lambda x: x[0], state), keys[0])
+        state, metrics = one_seed(*jax.tree.map(lambda x: x[0], (state, keys, swept)))
         state, metrics = jax.tree.map(lambda x: x[None], (state, metrics))
     return state, {name: metrics[:, i] for i, name in enumerate(names)}
