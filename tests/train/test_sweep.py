@@ -192,11 +192,11 @@ def test_a_stop_writes_every_checkpoint_of_the_program(tiny_log, tmp_path, monke
 
     monkeypatch.setattr(RunFolder, "add", stopped)
     methods = settings(METHOD, learning_rate=(1e-2, 1e-3))
-    with pytest.raises(Stopped, match="stopped at step 10; go on with --resume") as stop:
-        sweep(tiny_log, methods, out=tmp_path, **PACE)
+    with pytest.raises(Stopped, match="stopped at step 20; go on with --resume") as stop:
+        sweep(tiny_log, methods, out=tmp_path, **(PACE | {"checkpoint_every": 40}))
     assert stop.value.status == 143
     for name in methods:
-        assert read_header(tmp_path / name / "checkpoint.safetensors", "checkpoint")["step"] == 10
+        assert read_header(tmp_path / name / "checkpoint.safetensors", "checkpoint")["step"] == 20
 
 
 def test_one_setting_may_diverge(tiny_log, tmp_path):

@@ -78,6 +78,9 @@ class Command(Generic[Options]):
     """Steps between checkpoints."""
     tensorboard: bool = False
     """Write TensorBoard logs too (needs the extra bcrl[tensorboard])."""
+    distributed: str | None = None
+    """One of several processes that train together: HOST:PORT,COUNT,NUMBER with the address of the first, or
+    auto under Slurm and Open MPI. The first writes."""
 
     @property
     def help_words(self) -> str:
@@ -87,10 +90,13 @@ class Command(Generic[Options]):
     def run(self) -> None:
         from bcrl.cli.terminal import next_step
         from bcrl.data import load_data
+        from bcrl.learn.devices import join_processes
         from bcrl.policy import load_learned
         from bcrl.train.run import fit
         from bcrl.train.sweep import read_grid, settings, sweep
 
+        if self.distributed is not None:
+            join_processes(self.distributed)
         data, method = load_data(self.data), cast(Method, self.options)
         how: dict[str, Any] = {
             "seeds": self.seeds,

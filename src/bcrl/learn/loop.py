@@ -1,4 +1,4 @@
-"""The one train loop: data on the device, `lax.scan` between log points, `vmap` over seeds."""
+"""The one train loop: data on the devices, `lax.scan` between log points, `vmap` over seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 
+from bcrl.learn.devices import AXIS, SPREAD, WHOLE, mesh_for, placed
 from bcrl.learn.protocol import Method, Part, Spec
 from bcrl.learn.traced import with_traced
 
@@ -67,6 +69,11 @@ def train(
     gives the same result as training without a stop; `partial` is what it had summed by then.
     """
     keys = seed_keys(seeds)
+    mesh = mesh_for(len(seeds))
+    if mesh is not None:
+        state, swept = placed((state, dict(swept)), mesh, SPREAD)
+        keys = jax.jit(seed_keys, out_shardings=NamedSharding(mesh, SPREAD))(np.array(seeds, np.uint32))
+        arrays = placed(arrays, mesh, WHOLE)
     schedule = method.schedule if schedule is None else schedule
     longest = 100 if jax.default_backend() == "cpu" else log_every
     total = spec.steps * len(schedule)
@@ -76,7 +83,7 @@ def train(
         to_log_point = min(log_every - done % log_every, spec.steps - done)
         length = min(longest, to_log_point)
         state, metrics = _program()(
-            method, spec, parts, length, state, arrays, keys, jnp.asarray(step), dict(swept)
+            method, spec, parts, length, mesh, state, arrays, keys, np.int32(step), dict(swept)
         )
         step += length
         sums = {name: sums.get(name, 0.0) + np.asarray(value) for name, value in metrics.items()}
@@ -101,13 +108,34 @@ def _program() -> Any:
     # bound as a constant it would be compiled into the program.
     return jax.jit(
         _scan_steps,
-        static_argnames=("method", "spec", "parts", "length"),
-        donate_argnames="state",
+        static_argnames=("method", "spec", "parts", "length", "mesh"),
+        donate_argnums=5,  # the state
         compiler_options={"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"} if gpu else None,
     )
 
 
 def _scan_steps(
+    method: Method,
+    spec: Spec,
+    parts: tuple[Part, ...],
+    length: int,
+    mesh: Mesh | None,
+    *data: Any,
+) -> tuple[Any, dict[str, jax.Array]]:
+    """So many steps of all seeds, each device of a mesh with its own."""
+    scan = partial(_scan_share, method, spec, parts, length)
+    if mesh is None:
+        return scan(*data)
+
+    def share(*data: Any) -> tuple[Any, dict[str, jax.Array]]:
+        state, metrics = scan(*data)
+        return state, jax.lax.all_gather(metrics, AXIS, tiled=True)
+
+    inputs = (SPREAD, WHOLE, SPREAD, WHOLE, SPREAD)
+    return jax.shard_map(share, mesh=mesh, in_specs=inputs, out_specs=(SPREAD, WHOLE), check_vma=False)(*data)
+
+
+def _scan_share(
     method: Method,
     spec: Spec,
     parts: tuple[Part, ...],

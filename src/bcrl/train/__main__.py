@@ -10,6 +10,7 @@ from functools import partial
 
 from bcrl.data import load_data
 from bcrl.errors import BCRLError, Stopped, printable
+from bcrl.learn.devices import join_processes
 from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, find_method, make_method
 from bcrl.train.run import fit
 from bcrl.train.sweep import read_grid, settings, sweep
@@ -41,8 +42,14 @@ def main() -> None:
         metavar="NAME=X,Y",
         help="a run for each combination of values, such as tau_c=0.2,0.3 beta=1,3, in OUT/tau_c=0.2,beta=1",
     )
+    parser.add_argument(
+        "--distributed",
+        help="auto, or HOST:PORT,COUNT,NUMBER of this process among those that train together",
+    )
     words = parser.parse_args()
     try:
+        if words.distributed:
+            join_processes(words.distributed)
         options = dict(_option(text) for text in words.set)
         grid = read_grid(find_method(words.method).kind, words.sweep)
         options |= {name: values[0] for name, values in grid.items()}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from bcrl.data import NO_SCHEMA, Dataset, Schema, outline
 from bcrl.episode import check_process
 from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
+from bcrl.learn.devices import agreed, is_writer, part_of, told
 from bcrl.learn.loop import initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.learn.registry import check_discrete
@@ -30,7 +32,9 @@ from bcrl.train.checks import check_arguments
 from bcrl.train.cost_critics import adopted_normaliser, with_cost_critics
 from bcrl.train.folder import RunFolder, from_partial, read_config, read_metrics
 from bcrl.train.interrupt import StopRequest, stop_request
-from bcrl.train.saver import Pace, Saver, part_of
+from bcrl.train.saver import Pace, Saver
+
+CHECKPOINT_SECONDS = 300  # a stop never costs much more than this, however slow the machine
 
 
 @dataclass(repr=False)
@@ -180,7 +184,7 @@ class Training:
         how = {"data": str(Path(data.source).absolute()), **pace._asdict()}
         self.folders = [
             None
-            if run.folder is None
+            if run.folder is None or not is_writer()
             else RunFolder(
                 run.folder,
                 _config(run) | {"how": how},
@@ -235,6 +239,9 @@ class Training:
             run.arrays, run.state = arrays, part_of(state, number, len(self.runs))
             if folder is not None:
                 saver.step, run.state, saver.partial, run.metrics = folder.open(run.state, self.tensorboard)
+            if run.folder is not None:
+                step, run.state = told((np.int32(saver.step), run.state))
+                saver.step = int(step)
             if saver.step > self.total:
                 raise BCRLError(
                     f"{run.folder}: is trained for {saver.step:,} steps already: give more --steps"
@@ -271,13 +278,18 @@ class Training:
             swept=self._swept(inside),
         )
         del states
+        saved = time.monotonic()
         for point in points:
-            for number, saver in enumerate(savers):
-                saver.take(point, number, len(savers), request)
+            late = point.metrics is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS
+            asked, late = agreed(request.signal or 0, late)
+            now = bool(asked or late)
+            if True in [saver.take(point, i, len(savers), now) for i, saver in enumerate(savers)]:
+                saved = time.monotonic()
             going = [saver for saver in savers if saver.diverged is None]
             tick((point.step - step) * worth * len(savers), going[0].note if going else "")
             step = point.step
-            if request.signal is not None and step < self.total:
+            if asked and step < self.total:
+                request.signal = asked
                 how = "go on with --resume" if first.folder is not None else "nothing was kept: give out"
                 raise Stopped(f"stopped at step {step:,}; {how}", request.status)
             if not going:

@@ -1,21 +1,17 @@
 """What happens while a run is trained: rows of metrics, checkpoints, policies."""
 
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 
 from bcrl.errors import BCRLError
+from bcrl.learn.devices import part_of
 from bcrl.learn.loop import Point
 from bcrl.train.folder import RunFolder, as_partial
-from bcrl.train.interrupt import StopRequest
 
 if TYPE_CHECKING:
     from bcrl.train.run import Run
-
-CHECKPOINT_SECONDS = 300  # a stop never costs much more than this, however slow the machine
 
 
 class Pace(NamedTuple):
@@ -38,39 +34,40 @@ class Saver:
         self.step, self.partial = 0, {}
         """Where the run stands before it is trained."""
         self.diverged: Diverged | None = None
-        self.saved = time.monotonic()
         self.note = ""
 
-    def take(self, point: Point, number: int, count: int, request: StopRequest) -> None:
-        """Writes what is due at this point; the run is the `number`-th of `count` that the point is of."""
+    def take(self, point: Point, number: int, count: int, now: bool) -> bool:
+        """Writes what is due at this point, a checkpoint also `now`; returns whether it wrote one.
+
+        The run is the `number`-th of `count` that the point is of.
+        """
         if self.diverged is not None:
-            return
+            return False
         log_every, checkpoint_every, keep_every = self.pace
         last, keep, due = point.step == self.total, False, False
         if point.metrics is not None:
             metrics = part_of(point.metrics, number, count)
             self._check(point.step, metrics, alone=count == 1)
             if self.diverged is not None:
-                return
+                return False
             self._log(point.step, metrics)
             self.note = headline(metrics)
             keep = keep_every > 0 and point.step % keep_every < log_every and not last
             due = point.step % checkpoint_every < log_every or last
-            due = due or time.monotonic() - self.saved >= CHECKPOINT_SECONDS
-        due = due or request.signal is not None
+        due = due or now
         if not (keep or due):
-            return
+            return False
         self.run.state = part_of(point.state, number, count)
-        if keep:
+        if keep and self.folder is not None:
             self._keep(point.step)  # before the checkpoint, from which a stopped run goes on
         if self.folder is not None and due:
             sums, summed = point.partial
             self.folder.checkpoint(
                 point.step, self.run.state, as_partial(part_of(sums, number, count), summed)
             )
-            self.saved = time.monotonic()
         if not last:
             self.run.state = None  # the memory is for training
+        return due
 
     def finish(self) -> None:
         """Writes the policies."""
@@ -129,15 +126,3 @@ def headline(metrics: dict[str, Any]) -> str:
         return "TD error: " + ", ".join(f"{p} {x:.{int(x < 10)}f} %" for p, x in shares.items())
     name = next((n for n in ("policy/loss", "loss") if n in mean), next(iter(mean)))
     return f"{name} {mean[name]:.3g}"
-
-
-def part_of(tree: Any, number: int, count: int) -> Any:
-    """The `number`-th of `count` equal parts of every array; the arrays themselves if they have one part."""
-    if count == 1:
-        return tree
-
-    def cut(array: Any) -> Any:
-        size = len(array) // count
-        return array[number * size : (number + 1) * size]
-
-    return jax.tree.map(cut, tree)
