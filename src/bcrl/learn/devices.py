@@ -5,6 +5,8 @@ other. Each process runs the same Python; what one of them alone knows must be t
 decide what happens next.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -73,6 +75,21 @@ def agreed(*numbers: int) -> list[int]:
     if jax.process_count() == 1:
         return list(numbers)
     return np.max(multihost_utils.process_allgather(np.array(numbers, np.int32)), axis=0).tolist()
+
+
+@contextmanager
+def fails_for_all() -> Iterator[None]:
+    """What the user must mend ends every process, not only the one that has found it."""
+    error = None
+    try:
+        yield
+    except BCRLError as found:
+        error = found
+    (failed,) = agreed(error is not None)
+    if error is not None:
+        raise error
+    if failed:
+        raise BCRLError("another process of this training has found a mistake: see what it says")
 
 
 def told(tree: Any) -> Any:

@@ -18,7 +18,7 @@ from bcrl.data import NO_SCHEMA, Dataset, Schema, outline
 from bcrl.episode import check_process
 from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.devices import agreed, is_writer, part_of, told
+from bcrl.learn.devices import agreed, fails_for_all, is_writer, part_of, told
 from bcrl.learn.loop import initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.learn.registry import check_discrete
@@ -182,18 +182,19 @@ class Training:
             for method, out in zip(methods, outs, strict=True)
         ]
         how = {"data": str(Path(data.source).absolute()), **pace._asdict()}
-        self.folders = [
-            None
-            if run.folder is None or not is_writer()
-            else RunFolder(
-                run.folder,
-                _config(run) | {"how": how},
-                resume=resume,
-                overwrite=overwrite,
-                phases=len(self.schedule),
-            )
-            for run in self.runs
-        ]
+        with fails_for_all():
+            self.folders = [
+                None
+                if run.folder is None or not is_writer()
+                else RunFolder(
+                    run.folder,
+                    _config(run) | {"how": how},
+                    resume=resume,
+                    overwrite=overwrite,
+                    phases=len(self.schedule),
+                )
+                for run in self.runs
+            ]
         self.inside = [units.inside(method) for method in methods]
         self.pace, self.cost_critics, self.tensorboard = pace, cost_critics, tensorboard
         self.total = steps * len(self.schedule)
