@@ -67,7 +67,7 @@ class Command(Generic[Options]):
 
     resume: bool = False
     """Go on with the run in --out, to the same result as without the stop. Its settings need not be given
-    again; a finished run can be given more --steps."""
+    again, those of a sweep must; a finished run can be given more --steps."""
     overwrite: bool = False
     """Replace the run in --out."""
     cost_critics: Path | None = None
