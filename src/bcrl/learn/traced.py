@@ -45,7 +45,7 @@ def differing(methods: Sequence[Method]) -> dict[str, np.ndarray]:
     return {
         name: np.array(each, np.int32 if name == SHARE else np.float32)
         for name, each in values.items()
-        if len(set(each)) > 1
+        if len(set(each)) > 1 or (name == SHARE and each[0] is not None)  # a share is no part of the hash
     }
 
 

@@ -236,10 +236,12 @@ class Training:
             state = with_cost_critics(state, self.cost_critics, len(members))
         savers = []
         for number, (run, folder) in enumerate(zip(self.runs, self.folders, strict=True)):
-            saver = Saver(run, folder, self.total, self.pace)
+            saver = Saver(run, folder, self.total, self.pace, alone=len(self.runs) == 1)
             run.arrays, run.state = arrays, part_of(state, number, len(self.runs))
-            if folder is not None:
-                saver.step, run.state, saver.partial, run.metrics = folder.open(run.state, self.tensorboard)
+            with fails_for_all():
+                if folder is not None:
+                    opened = folder.open(run.state, self.tensorboard)
+                    saver.step, run.state, saver.partial, run.metrics = opened
             if run.folder is not None:
                 step, run.state = told((np.int32(saver.step), run.state))
                 saver.step = int(step)

@@ -29,8 +29,8 @@ class Diverged(BCRLError):
 class Saver:
     """What happens to one run at the points of a training: metrics, checkpoints, policies."""
 
-    def __init__(self, run: "Run", folder: RunFolder | None, total: int, pace: Pace):
-        self.run, self.folder, self.total, self.pace = run, folder, total, pace
+    def __init__(self, run: "Run", folder: RunFolder | None, total: int, pace: Pace, alone: bool):
+        self.run, self.folder, self.total, self.pace, self.alone = run, folder, total, pace, alone
         self.step, self.partial = 0, {}
         """Where the run stands before it is trained."""
         self.diverged: Diverged | None = None
@@ -47,7 +47,7 @@ class Saver:
         last, keep, due = point.step == self.total, False, False
         if point.metrics is not None:
             metrics = part_of(point.metrics, number, count)
-            self._check(point.step, metrics, alone=count == 1)
+            self._check(point.step, metrics)
             if self.diverged is not None:
                 return False
             self._log(point.step, metrics)
@@ -75,7 +75,7 @@ class Saver:
             for seed in self.run.seeds:
                 self.run.policy(seed).save(self.folder.path / f"policy-{seed}.bcrl")
 
-    def _check(self, step: int, metrics: dict[str, np.ndarray], alone: bool) -> None:
+    def _check(self, step: int, metrics: dict[str, np.ndarray]) -> None:
         """Notes a divergence. The other runs of a program go on."""
         broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
         if not broken:
@@ -83,7 +83,7 @@ class Saver:
         words = f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate "
         self.diverged = Diverged(words + "(a checkpoint, if there is one, is from before)")
         self.run.state = None
-        if not alone:
+        if not self.alone:
             warnings.warn(f"{self.run.folder or self.run.method}: {self.diverged}", stacklevel=4)
 
     def _log(self, step: int, metrics: dict[str, np.ndarray]) -> None:

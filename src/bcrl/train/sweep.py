@@ -20,7 +20,7 @@ from bcrl.train.run import Run, Training
 from bcrl.train.saver import Diverged, Pace
 
 
-def settings(method: Method, **options: Sequence[Any]) -> dict[str, Method]:
+def settings(method: Method, /, **options: Sequence[Any]) -> dict[str, Method]:
     """The method with every combination of these values, by name.
 
     `settings(method, tau_c=(0.2, 0.3), beta=(1, 3))` has four, the first is "tau_c=0.2,beta=1".
@@ -93,7 +93,8 @@ def sweep(
         except Diverged as error:
             if number == len(trainings) and not runs:
                 raise
-            warnings.warn(f"{', '.join(names)}: {error}", stacklevel=2)
+            if len(names) == 1:  # of several, each has been reported
+                warnings.warn(f"{names[0]}: {error}", stacklevel=2)
     return {name: runs[name] for name in methods if name in runs}
 
 
