@@ -13,7 +13,7 @@ import pytest
 
 from bcrl.cli import main
 from bcrl.errors import BCRLError, Stopped
-from bcrl.learn.baselines.bc import BCAll, BCSafe
+from bcrl.learn.baselines.bc import BCSafe
 from bcrl.learn.baselines.coptidice import COptiDICE
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import METHODS, Record
@@ -128,8 +128,8 @@ def test_thresholds_train_at_once(kind, tiny_log):
 # ---- folders, stops and mistakes --------------------------------------------------------------------
 
 
-METHOD = BCAll(**CLONE)
-GRID = {"learning_rate": (1e-2, 1e-3), "dropout": (0.0, 0.1)}  # dropout is no number of a step: two programs
+METHOD = BCSafe(threshold=20.0, **CLONE)
+GRID = {"threshold": (8.0, 20.0), "dropout": (0.0, 0.1)}  # dropout is no number of a step: two programs
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,9 @@ def whole(tiny_log, tmp_path_factory) -> dict[str, bytes]:
 
 
 def test_each_setting_has_a_folder(whole):
-    names = [f"learning_rate={x},dropout={y}" for x in ("0.01", "0.001") for y in ("0", "0.1")]
+    names = [f"threshold={x},dropout={y}" for x in ("8", "20") for y in ("0", "0.1")]
     assert sorted(whole) == sorted(f"{name}/{file}" for name in names for file in KEPT)
-    assert json.loads(whole[f"{names[3]}/config.json"])["options"]["learning_rate"] == 1e-3
+    assert json.loads(whole[f"{names[3]}/config.json"])["options"]["threshold"] == 20.0
 
 
 class Kill(BaseException):

@@ -212,10 +212,10 @@ class Training:
             unit = "seed-steps" if several else "steps"
             with progress(label, self.total * len(savers) * worth, unit, start=done) as tick:
                 # Those at the same step go on together: a kill between their checkpoints parts them.
-                for step in sorted({saver.step for saver in savers}):
-                    here = [i for i, saver in enumerate(savers) if saver.step == step]
+                for place in sorted({saver.place for saver in savers}):
+                    here = [i for i, saver in enumerate(savers) if saver.place == place]
                     inside = [self.inside[i] for i in here]
-                    self._train([savers[i] for i in here], inside, step, request, tick, worth)
+                    self._train([savers[i] for i in here], inside, request, tick, worth)
         finished = {i: saver.run for i, saver in enumerate(savers) if saver.diverged is None}
         if not finished:
             assert savers[0].diverged is not None
@@ -240,11 +240,11 @@ class Training:
             run.arrays, run.state = arrays, part_of(state, number, len(self.runs))
             with fails_for_all():
                 if folder is not None:
-                    opened = folder.open(run.state, self.tensorboard)
-                    saver.step, run.state, saver.partial, run.metrics = opened
+                    saver.step, run.state, partial, run.metrics = folder.open(run.state, self.tensorboard)
+                    saver.sums, saver.summed = from_partial(partial, len(run.seeds))
             if run.folder is not None:
-                step, run.state = told((np.int32(saver.step), run.state))
-                saver.step = int(step)
+                place, run.state = told((np.array(saver.place, np.int32), run.state))
+                saver.step, saver.summed = map(int, place)
             if saver.step > self.total:
                 raise BCRLError(
                     f"{run.folder}: is trained for {saver.step:,} steps already: give more --steps"
@@ -256,15 +256,13 @@ class Training:
         self,
         savers: Sequence[Saver],
         inside: Sequence[Method],
-        step: int,
         request: StopRequest,
         tick: Tick,
         worth: int,
     ) -> None:
         """Trains runs from the step at which they all stand to the end."""
-        first = savers[0].run
+        first, step = savers[0].run, savers[0].step
         states = [saver.run.state for saver in savers]
-        sums = [from_partial(saver.partial, len(first.seeds)) for saver in savers]
         points = train(
             inside[0],
             first.arrays,
@@ -275,12 +273,15 @@ class Training:
             step=step,
             log_every=self.pace.log_every,
             partial=(
-                {name: np.concatenate([each[name] for each, _ in sums]) for name in sums[0][0]},
-                sums[0][1],
+                {name: np.concatenate([saver.sums[name] for saver in savers]) for name in savers[0].sums},
+                savers[0].summed,
             ),
             swept=self._swept(inside),
         )
         del states
+        if step < self.total:
+            for saver in savers:
+                saver.run.state = None  # it is in `points` now
         saved = time.monotonic()
         for point in points:
             late = point.metrics is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS

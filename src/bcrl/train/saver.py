@@ -31,10 +31,17 @@ class Saver:
 
     def __init__(self, run: "Run", folder: RunFolder | None, total: int, pace: Pace, alone: bool):
         self.run, self.folder, self.total, self.pace, self.alone = run, folder, total, pace, alone
-        self.step, self.partial = 0, {}
-        """Where the run stands before it is trained."""
+        self.step, self.summed = 0, 0
+        """Where the run stands before it is trained, and how many steps before that are in `sums`."""
+        self.sums: dict[str, np.ndarray] = {}
+        """Of metrics since the last row, as the checkpoint has them."""
         self.diverged: Diverged | None = None
         self.note = ""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What runs must have in common to go on as one program."""
+        return self.step, self.summed
 
     def take(self, point: Point, number: int, count: int, now: bool) -> bool:
         """Writes what is due at this point, a checkpoint also `now`; returns whether it wrote one.
