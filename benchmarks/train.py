@@ -3,6 +3,8 @@
 The baseline of the same run is the usual way to train: batches drawn on the host, one call per step.
 
     python benchmarks/train.py [--methods bcrl caps ...] [--hidden 512 512] [--batch 512] [--steps 2000]
+
+With --sweep: 12 settings of BCRL with 3 seeds each as one program, and the settings one after another.
 """
 
 import argparse
@@ -15,9 +17,11 @@ import jax
 import numpy as np
 
 from bcrl.data import Dataset
-from bcrl.learn.loop import initial_state, seed_keys, train
+from bcrl.learn.loop import NOTHING, initial_state, seed_keys, train
 from bcrl.learn.protocol import Normaliser, Part, Spec
 from bcrl.learn.registry import METHODS, find_method, make_method
+from bcrl.learn.traced import differing
+from bcrl.train.sweep import settings
 
 
 def made_up_log(transitions: int, observation_size: int, action_size: int, horizon: int = 200) -> Dataset:
@@ -47,12 +51,14 @@ def fetched(tree) -> None:
 
 
 def loop_speed(
-    method, arrays, spec: Spec, parts: tuple[Part, ...], seeds: tuple[int, ...], steps: int
+    method, arrays, spec: Spec, parts: tuple[Part, ...], seeds: tuple[int, ...], steps: int, swept=NOTHING
 ) -> dict:
     """Of one phase: `parts` are what it trains together."""
-    state = initial_state(method, spec, seeds)
+    state = initial_state(method, spec, seeds, swept)
     fetched(state)
-    points = train(method, arrays, spec, seeds, state, step=0, log_every=steps, schedule=(parts,))
+    points = train(
+        method, arrays, spec, seeds, state, step=0, log_every=steps, schedule=(parts,), swept=swept
+    )
     marks = [time.perf_counter()]
     for point in points:
         if point.metrics is not None:
@@ -66,6 +72,7 @@ def loop_speed(
         "steps_per_second": round(steps / best, 1),
         "seed_steps_per_second": round(steps * len(seeds) / best, 1),
         "compile_seconds": round(first - best, 2),
+        "seconds": round(marks[-1] - marks[0], 2),
     }
 
 
@@ -96,11 +103,58 @@ def baseline_speed(method, arrays, spec: Spec, steps: int) -> float:
     return steps / (time.perf_counter() - started)
 
 
-def speed(name: str, words: argparse.Namespace) -> dict:
-    """One method at its published size, or at the one that is asked for."""
+def sweep_speed(words: argparse.Namespace) -> dict:
+    """Up to 12 settings with 3 seeds each as one program, and one setting after another."""
+    method = make_method("bcrl", **size(words))
+    grid = {"tau_c": (0.1, 0.2, 0.3, 0.4), "beta": (1.0, 3.0, 8.0)}
+    methods, seeds = list(settings(method, **grid).values())[: words.sweep], (0, 1, 2)
+    data = made_up_log(200_000, 8, 2)
+    spec = Spec(8, 2, 1, 200, (1.0,), 4 * words.steps)
+    arrays = method.prepare(data, Normaliser.of(data.observations))
+    (parts,) = method.schedule
+    swept = {name: np.repeat(values, len(seeds)) for name, values in differing(methods).items()}
+    members = seeds * len(methods)
+    together = loop_speed(methods[0], arrays, spec, parts, members, words.steps, swept)
+    alone = [loop_speed(one, arrays, spec, parts, seeds, words.steps) for one in methods]
+    apart = len(alone) / sum(1 / row["seed_steps_per_second"] for row in alone)
+    return {
+        "sweep": {name: list(values) for name, values in grid.items()},
+        "hidden": method.hidden,
+        "batch": method.batch_size,
+        "settings": len(methods),
+        "seeds": len(seeds),
+        "together": {
+            "seed_steps_per_second": together["seed_steps_per_second"],
+            "compile_seconds": together["compile_seconds"],
+            "seconds": together["seconds"],
+        },
+        "one_after_another": {
+            "seed_steps_per_second": round(apart, 1),
+            "compile_seconds": round(sum(row["compile_seconds"] for row in alone), 2),
+            "seconds": round(sum(row["seconds"] for row in alone), 2),
+        },
+        "ratio": round(together["seed_steps_per_second"] / apart, 2),
+        "device_memory_mb": device_memory(),
+    }
+
+
+def size(words: argparse.Namespace) -> dict:
+    """The options of size that were given."""
     options = {"batch_size": words.batch} if words.batch else {}
     if words.hidden:
         options["hidden"] = tuple(words.hidden)
+    return options
+
+
+def device_memory() -> int | None:
+    """The most that was in use, in MB; None where the device does not say."""
+    memory = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    return round(memory / 2**20) if memory else None
+
+
+def speed(name: str, words: argparse.Namespace) -> dict:
+    """One method at its published size, or at the one that is asked for."""
+    options = size(words)
     if words.variant:
         options["variant"] = words.variant
     if find_method(name).threshold == "before training":
@@ -116,7 +170,6 @@ def speed(name: str, words: argparse.Namespace) -> dict:
         for n in words.seeds
     ]
     usual = baseline_speed(method, arrays, spec, max(words.steps // 4, 20))
-    memory = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
     return {
         "method": name,
         "hidden": getattr(method, "hidden", None),
@@ -124,7 +177,7 @@ def speed(name: str, words: argparse.Namespace) -> dict:
         "runs": rows,
         "baseline_steps_per_second": round(usual, 1),
         "ratio_to_baseline": round(rows[0]["steps_per_second"] / usual, 2),
-        "device_memory_mb": round(memory / 2**20) if memory else None,
+        "device_memory_mb": device_memory(),
         "host_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10),
     }
 
@@ -137,8 +190,14 @@ def main() -> None:
     parser.add_argument("--variant", choices=["fixed", "faithful"], help="default: the method's own")
     parser.add_argument("--steps", type=int, default=2000, help="steps per timed piece; three are timed")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 3], help="how many seeds at once")
+    parser.add_argument(
+        "--sweep", type=int, nargs="?", const=12, help="so many settings at once against one after another"
+    )
     words = parser.parse_args()
     print(json.dumps({"device": jax.devices()[0].device_kind, "jax": jax.__version__}))
+    if words.sweep:
+        print(json.dumps(sweep_speed(words), indent=2))
+        return
     for name in words.methods:
         print(json.dumps(speed(name, words), indent=2), flush=True)
 

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from bcrl.train.run import Run as Run
     from bcrl.train.run import fit as fit
     from bcrl.train.run import load_run as load_run
+    from bcrl.train.sweep import settings as settings
+    from bcrl.train.sweep import sweep as sweep
     from bcrl.worlds import make_world as make_world
     from bcrl.worlds.collect import collect as collect
 
@@ -110,6 +112,8 @@ _HOMES = {
     "make_world": "bcrl.worlds",
     "read_table": "bcrl.data",
     "save_data": "bcrl.data",
+    "settings": "bcrl.train.sweep",
+    "sweep": "bcrl.train.sweep",
     "write_report": "bcrl.report",
 }
 __all__ = [
@@ -157,6 +161,8 @@ __all__ = [
     "make_world",
     "read_table",
     "save_data",
+    "settings",
+    "sweep",
     "write_report",
 ]
 

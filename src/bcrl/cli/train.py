@@ -1,16 +1,19 @@
 """`bcrl train`: learn policies from a log."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import tyro
 
 from bcrl.errors import BCRLError, did_you_mean
+from bcrl.learn.protocol import Method
 from bcrl.learn.registry import (
     FAMILIES,
     METHODS,
@@ -56,11 +59,15 @@ class Command(Generic[Options]):
     steps: int = 100_000
     """Gradient steps (of each phase)."""
 
+    sweep: tuple[str, ...] = ()
+    """Values of options to try, such as tau_c=0.2,0.3 beta=1,3: a run for each combination, in a folder of
+    --out that is named after it. They train at once where only numbers differ."""
+
     # ---- the run ----
 
     resume: bool = False
     """Go on with the run in --out, to the same result as without the stop. Its settings need not be given
-    again; a finished run can be given more --steps."""
+    again, those of a sweep must; a finished run can be given more --steps."""
     overwrite: bool = False
     """Replace the run in --out."""
     cost_critics: Path | None = None
@@ -74,6 +81,9 @@ class Command(Generic[Options]):
     more than a quarter of memory. The policy is the same."""
     tensorboard: bool = False
     """Write TensorBoard logs too (needs the extra bcrl[tensorboard])."""
+    distributed: str | None = None
+    """One of several processes that train together: HOST:PORT,COUNT,NUMBER with the address of the first, or
+    auto under Slurm and Open MPI. The first writes."""
 
     @property
     def help_words(self) -> str:
@@ -83,31 +93,43 @@ class Command(Generic[Options]):
     def run(self) -> None:
         from bcrl.cli.terminal import next_step
         from bcrl.data import load_data
+        from bcrl.learn.devices import join_processes
         from bcrl.policy import load_learned
         from bcrl.train.run import fit
+        from bcrl.train.sweep import read_grid, settings, sweep
 
-        data = load_data(self.data, storage=self.storage)
-        run = fit(
-            data,
-            self.options,  # type: ignore[arg-type]
-            seeds=self.seeds,
-            steps=self.steps,
-            out=self.out,
-            resume=self.resume,
-            overwrite=self.overwrite,
-            log_every=self.log_every,
-            checkpoint_every=self.checkpoint_every,
-            cost_critics=None if self.cost_critics is None else load_learned(self.cost_critics),
-            tensorboard=self.tensorboard,
-        )
+        if self.distributed is not None:
+            join_processes(self.distributed)
+        data, method = load_data(self.data, storage=self.storage), cast(Method, self.options)
+        how: dict[str, Any] = {
+            "seeds": self.seeds,
+            "steps": self.steps,
+            "out": self.out,
+            "resume": self.resume,
+            "overwrite": self.overwrite,
+            "log_every": self.log_every,
+            "checkpoint_every": self.checkpoint_every,
+            "cost_critics": None if self.cost_critics is None else load_learned(self.cost_critics),
+            "tensorboard": self.tensorboard,
+        }
+        if self.sweep:
+            runs = sweep(data, settings(method, **read_grid(type(method), self.sweep)), **how)
+            print(f"trained {len(runs)} settings of {method.name} for {self.steps:,} steps: in {self.out}")
+            verb, words = ("choose", f"--data {quote(str(self.data))}")
+            if data.cost_count > 1:  # of which there are no estimates
+                verb, words = ("evaluate", f"--world {self.world or 'WORLD'} --out results.csv")
+            return next_step(f"bcrl {verb} {quote(str(self.out))}/* {words}")
+        run = fit(data, method, **how)
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
         told = ",".join(f"{x:g}" for x in usual_thresholds(data, run.method.trained_for))
         if self.world is None and self.family == "own" and data.consecutive and told:
             words = ["--data", self.data, "--thresholds", told, "--out", "estimates.csv"]
-            next_step("bcrl", "estimate", self.out, *words, "--model", self.data.with_suffix(".model").name)
-        else:
-            next_step("bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv")
+            model = self.data.with_suffix(".model").name
+            return next_step("bcrl", "estimate", self.out, *words, "--model", model)
+        return next_step(
+            "bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv"
+        )
 
 
 def usual_thresholds(data: "Dataset", own: float | None) -> list[float]:
@@ -142,6 +164,10 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     defaults = default_options(record, preset, family)
     if record.budgets:  # whose options they are; other methods mean other things by the same names
         defaults |= overrides
+    if swept := _given_list(words, "sweep"):
+        from bcrl.train.sweep import read_grid
+
+        defaults |= {name: values[0] for name, values in read_grid(kind, swept).items()}
     default = Command(
         data=tyro.MISSING,
         out=tyro.MISSING,
@@ -219,3 +245,12 @@ def _given(words: Sequence[str], name: str) -> str | None:
         elif word.startswith(f"--{name}="):
             value = word.partition("=")[2]
     return value
+
+
+def _given_list(words: Sequence[str], name: str) -> list[str]:
+    """The same for an option that is a list."""
+    if (first := _given(words, name)) is None:
+        return []
+    after = next(i for i, word in enumerate(words) if word in (f"--{name}", f"--{name}={first}"))
+    rest = words[after + 1 + (words[after] == f"--{name}") :]
+    return [first, *itertools.takewhile(lambda word: not word.startswith("--"), rest)]

@@ -38,11 +38,11 @@ class BCRLOptions(MethodOptions):
     """What a budget bounds: discounted cost, or the undiscounted cost of the episode (time is an input)."""
     time_limits: Literal["go-on", "end"] = "go-on"
     """Timeouts: bootstrap (go-on, the paper's) or end the backup. The episodic criterion always ends it."""
-    tau_c: float = option(0.2, above=0.0, most=0.5)
+    tau_c: float = option(0.2, above=0.0, most=0.5, traced=True)
     """Expectile τ_C of the cost value; smaller is nearer the least cost, 0.5 is the behaviour policy's."""
     cost_regression: Regression = "expectile"
     """How V_C is regressed on Q_C: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
-    temperature_c: float | None = option(None, above=0.0, unit="see temperature_unit")
+    temperature_c: float | None = option(None, above=0.0, unit="see temperature_unit", traced=True)
     """Gumbel's β or sparse's α for V_C; smaller is nearer the least cost. By default 1 and 0.5."""
     gamma_cost: float = option(0.99, above=0.0, most=1.0)
     """Discount γ_C of cost. The episodic criterion does not use it (1 there)."""
@@ -55,26 +55,28 @@ class BCRLOptions(MethodOptions):
 
     # ---- reward critics ----------------------------------------------------------------------------
 
-    tau_r: float = option(0.5, least=0.5, most=1.0)
+    tau_r: float = option(0.5, least=0.5, most=1.0, traced=True)
     """Expectile τ_R of the reward value; larger is nearer the best action of the log."""
     reward_regression: Regression = "expectile"
     """How V_R is regressed on Q_R: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
-    temperature_r: float | None = option(None, above=0.0, unit="see temperature_unit")
+    temperature_r: float | None = option(None, above=0.0, unit="see temperature_unit", traced=True)
     """Gumbel's β or sparse's α for V_R; smaller is nearer the best action. By default 1 and 0.5."""
-    gamma: float = option(0.99, least=0.0, most=1.0)
+    gamma: float = option(0.99, least=0.0, most=1.0, traced=True)
     """Discount of reward."""
 
     # ---- policy extraction -------------------------------------------------------------------------
 
     extraction: Literal["clone", "gradient"] = "clone"
     """The policy clones by advantage (the paper's), or also climbs Q_R inside the safe set (gradient)."""
-    greed: float = option(10.0, above=0.0)
+    greed: float = option(10.0, above=0.0, traced=True)
     """Gradient: weight of Q_R against cloning, with Q_R in units of its mean size."""
-    unsafe_price: float = option(1.0, least=0.0)
+    unsafe_price: float = option(1.0, least=0.0, traced=True)
     """Gradient: price of Q_C above δ in the policy's loss, with Q_C in spreads of Q_C − V_C in the log."""
-    beta: float = option(3.0, above=0.0, unit="1/reward_unit for the policy, 1/c_max for the fallback")
+    beta: float = option(
+        3.0, above=0.0, unit="1/reward_unit for the policy, 1/c_max for the fallback", traced=True
+    )
     """Inverse temperature β of policy extraction: actions are weighted by exp(β · advantage)."""
-    weight_limit: float = option(100.0, above=0.0)
+    weight_limit: float = option(100.0, above=0.0, traced=True)
     """Largest weight of an action in policy extraction."""
     sparse_extraction: SparseWeight = "above"
     """Sparse: weights max(A, 0)/2α, the code's (above), or max(1 + A/2α, 0), the theory's (support)."""
@@ -85,11 +87,11 @@ class BCRLOptions(MethodOptions):
     """Hidden layers of every network."""
     batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
-    learning_rate: float = option(3e-4, above=0.0)
+    learning_rate: float = option(3e-4, above=0.0, traced=True)
     """Adam's step size; that of the policies decays to 0 along a cosine."""
-    target_rate: float = option(0.005, least=0.0, most=1.0)
+    target_rate: float = option(0.005, least=0.0, most=1.0, traced=True)
     """Rate α at which target critics follow at each step."""
-    clip_norm: float = option(10.0, above=0.0)
+    clip_norm: float = option(10.0, above=0.0, traced=True)
     """Largest gradient norm of each critic."""
     dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout of the policies after their last hidden layer."""
@@ -106,15 +108,15 @@ class BCRLOptions(MethodOptions):
 
     # ---- acting ------------------------------------------------------------------------------------
 
-    fallback_below: float = option(0.1, least=0.0, unit="c_max")
+    fallback_below: float = option(0.1, least=0.0, unit="c_max", traced=True)
     """Slack below which the least-cost fallback acts."""
     fallback_draws: int = option(8, least=0, most=10_000)
     """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
-    fallback_beta: float = option(5.0, least=0.0, unit="1/c_max")
+    fallback_beta: float = option(5.0, least=0.0, unit="1/c_max", traced=True)
     """Inverse temperature β of those weights."""
     check_action: bool = True
     """The fallback also acts where Q_C of the policy's action exceeds δ; False is the paper's rule."""
-    support: float = option(0.01, least=0.0, most=1.0)
+    support: float = option(0.01, least=0.0, most=1.0, traced=True)
     """Discrete actions: least probability by policy or fallback, as a share of the most likely action's."""
 
     # ---- the paper's own forms ---------------------------------------------------------------------
@@ -125,7 +127,7 @@ class BCRLOptions(MethodOptions):
     """The input of the networks for a budget x: log(1 + x), or x itself as in the paper."""
     temperature_unit: Literal["spread", "raw"] = "spread"
     """Unit of temperatures: the root mean square of Q − V, or cost and reward as in the paper (raw)."""
-    exponent_limit: float | None = option(5.0, above=0.0)
+    exponent_limit: float | None = option(5.0, above=0.0, traced=True)
     """Gumbel: (Q − V)/β beyond which a sample's gradient stops growing; None is the paper's."""
 
     def __post_init__(self) -> None:

@@ -27,11 +27,11 @@ class BCRLTD3(BCRL):
     name: ClassVar[str] = "bcrl-td3bc"
     networks_of: ClassVar[dict[Part, tuple[str, ...]]] = {**BCRL.networks_of, "reward": ("critic",)}
 
-    greed: float = option(2.5, above=0.0)
+    greed: float = option(2.5, above=0.0, traced=True)
     """Weight of reward against cloning in the policy's loss, with Q_R in units of its mean size."""
-    noise: float = option(0.2, least=0.0, unit="action")
+    noise: float = option(0.2, least=0.0, unit="action", traced=True)
     """Standard deviation of the noise on next actions, which smooths Q_R."""
-    noise_limit: float = option(0.5, least=0.0, unit="action")
+    noise_limit: float = option(0.5, least=0.0, unit="action", traced=True)
     """Largest noise on next actions."""
 
     @property

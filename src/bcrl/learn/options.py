@@ -19,13 +19,16 @@ MOST_ENTRIES = 64  # of a tuple: what a file asks for is bounded before memory i
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers an option may take, and the unit they are in ("" for a pure number)."""
+    """What an option may be: the numbers, and the unit they are in ("" for a pure number)."""
 
     low: float
     high: float
     low_allowed: bool
     high_allowed: bool
     unit: str
+    traced: bool = False
+    """Whether training uses it in arithmetic alone, so that runs with different values can be one program:
+    not for sizes, nor in Python's `if`, nor in `prepare`."""
 
     def __contains__(self, value: float) -> bool:
         above = value >= self.low if self.low_allowed else value > self.low
@@ -50,6 +53,7 @@ def option(
     most: float | None = None,
     below: float | None = None,
     unit: str = "",
+    traced: bool = False,
 ) -> Any:
     """A field of a method's dataclass with its range. A subclass that changes the default keeps the range."""
     low, high = above if least is None else least, below if most is None else most
@@ -59,6 +63,7 @@ def option(
         above is None,
         most is not None,
         unit,
+        traced,
     )
     return dataclasses.field(default=default, metadata={"range": limits})
 

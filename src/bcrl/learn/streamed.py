@@ -61,7 +61,7 @@ def step_keys(key: PRNGKeyArray, number: Array) -> PRNGKeyArray:
 
 def on_device(arrays: Any) -> Any:
     """The arrays without the rows on disk, which `with_rows` puts in."""
-    return _replace(arrays, _is_on_disk, lambda rows: PlacedRows(None, rows.widths, len(rows)))  # type: ignore[arg-type]
+    return _replace(arrays, _are_rows_on_disk, lambda rows: PlacedRows(None, rows.widths, len(rows)))  # type: ignore[arg-type]
 
 
 def with_rows(arrays: Any, rows: Float[Array, "b w"] | None) -> Any:
@@ -69,6 +69,11 @@ def with_rows(arrays: Any, rows: Float[Array, "b w"] | None) -> Any:
     if rows is None:
         return arrays
     return _replace(arrays, _is_placed, lambda old: PlacedRows(rows, old.widths, old.count))
+
+
+def is_on_disk(arrays: Any) -> bool:
+    """Whether rows of these arrays are read from a disk."""
+    return _on_disk(arrays) is not None
 
 
 def longest_span(method: Method, arrays: Any, seeds: int) -> int | None:
@@ -129,12 +134,12 @@ def _index(method: Method, arrays: Any, key: PRNGKeyArray) -> Array:
 
 
 def _on_disk(arrays: Any) -> Rows | None:
-    found = [x for x in jax.tree.leaves(arrays, is_leaf=_is_on_disk) if _is_on_disk(x)]
+    found = [x for x in jax.tree.leaves(arrays, is_leaf=_are_rows_on_disk) if _are_rows_on_disk(x)]
     assert len(found) <= 1, "one table is read ahead"
     return found[0] if found else None
 
 
-def _is_on_disk(x: Any) -> bool:
+def _are_rows_on_disk(x: Any) -> bool:
     return isinstance(x, Rows) and isinstance(x.table, np.ndarray)
 
 

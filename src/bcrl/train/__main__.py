@@ -6,11 +6,14 @@
 import argparse
 import json
 import sys
+from functools import partial
 
 from bcrl.data import load_data
 from bcrl.errors import BCRLError, Stopped, printable
-from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, make_method
+from bcrl.learn.devices import join_processes
+from bcrl.learn.registry import FAMILIES, METHODS, PRESETS, default_steps, find_method, make_method
 from bcrl.train.run import fit
+from bcrl.train.sweep import read_grid, settings, sweep
 
 
 def main() -> None:
@@ -32,14 +35,29 @@ def main() -> None:
         metavar="NAME=JSON",
         help="an option of the method, such as --set tau_c=0.3 or --set 'hidden=[256, 256]'",
     )
+    parser.add_argument(
+        "--sweep",
+        nargs="+",
+        default=[],
+        metavar="NAME=X,Y",
+        help="a run for each combination of values, such as tau_c=0.2,0.3 beta=1,3, in OUT/tau_c=0.2,beta=1",
+    )
+    parser.add_argument(
+        "--distributed",
+        help="auto, or HOST:PORT,COUNT,NUMBER of this process among those that train together",
+    )
     words = parser.parse_args()
     try:
+        if words.distributed:
+            join_processes(words.distributed)
         options = dict(_option(text) for text in words.set)
+        grid = read_grid(find_method(words.method).kind, words.sweep)
+        options |= {name: values[0] for name, values in grid.items()}
         method = make_method(words.method, preset=words.preset, family=words.family, **options)
         steps = default_steps(words.method, words.preset, words.family)
-        fit(
+        train = partial(sweep, methods=settings(method, **grid)) if grid else partial(fit, method=method)
+        train(
             load_data(words.data),
-            method,
             seeds=_seeds(words.seeds),
             steps=steps if words.steps is None else words.steps,
             out=words.out,

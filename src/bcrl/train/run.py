@@ -4,12 +4,11 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,18 +17,23 @@ import bcrl
 from bcrl.data import NO_SCHEMA, Dataset, Schema, outline
 from bcrl.data.blocks import extremes
 from bcrl.episode import check_process
-from bcrl.errors import BCRLError, Stopped, brief_repr
+from bcrl.errors import BCRLError, Stopped
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.loop import Point, initial_state, train
+from bcrl.learn.devices import agreed, fails_for_all, is_writer, part_of, told
+from bcrl.learn.loop import initial_state, train
 from bcrl.learn.protocol import Method, Normaliser, Spec
 from bcrl.learn.registry import check_discrete, check_from_disk
+from bcrl.learn.traced import differing, prepare_together
 from bcrl.learn.units import Units
 from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
-from bcrl.progress import progress
+from bcrl.progress import Tick, progress
 from bcrl.runtime import ObservedRange
 from bcrl.tensors import tensors_sha256
-from bcrl.train.folder import RunFolder, as_partial, from_partial, read_config, read_metrics, summary_writer
+from bcrl.train.checks import check_arguments
+from bcrl.train.cost_critics import adopted_normaliser, with_cost_critics
+from bcrl.train.folder import RunFolder, from_partial, read_config, read_metrics
 from bcrl.train.interrupt import StopRequest, stop_request
+from bcrl.train.saver import Pace, Saver
 
 CHECKPOINT_SECONDS = 300  # a stop never costs much more than this, however slow the machine
 
@@ -114,150 +118,196 @@ def fit(
     `cost_critics` takes the trained cost critics of another BCRL policy and does not train them, for
     another reward on the same states.
     """
-    check_process()
-    method = BCRL() if method is None else method
-    _check(
+    training = Training(
         data,
-        method,
-        seeds,
-        steps,
-        log_every,
-        checkpoint_every,
-        keep_every,
-        resume,
-        overwrite,
-        out,
-        tensorboard,
+        [BCRL() if method is None else method],
+        [out],
+        seeds=seeds,
+        steps=steps,
+        resume=resume,
+        overwrite=overwrite,
+        pace=Pace(log_every, checkpoint_every, keep_every),
+        cost_critics=cost_critics,
+        tensorboard=tensorboard,
     )
-    if data.schema.discrete:
-        check_discrete(method, data.source)
-    if data.on_disk:
-        check_from_disk(method, data.source)
-    normaliser = Normaliser.of(data.observations)
-    units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
-    inside, log = units.inside(method), units.log_inside(data)
-    spec = Spec.of(log, steps)
-    schedule = method.schedule
-    if cost_critics is not None:
-        normaliser = _adopted_normaliser(method, spec, cost_critics)
-        schedule = tuple(kept for parts in schedule if (kept := tuple(p for p in parts if p != "cost")))
-    provenance = _provenance(data, steps, cost_critics)
-    where = Path(out) if out else None
-    run = Run(
-        method,
-        spec,
-        tuple(seeds),
-        provenance,
-        units,
-        data.schema,
-        where,
-        normaliser=normaliser,
-        observed=ObservedRange(*extremes(data.observations)),
-    )
-    folder = None
-    if run.folder is not None:
-        pace = {"log_every": log_every, "checkpoint_every": checkpoint_every, "keep_every": keep_every}
-        how = {"data": str(Path(data.source).absolute()), **pace}
-        config = _config(run) | {"how": how}
-        folder = RunFolder(run.folder, config, resume=resume, overwrite=overwrite, phases=len(schedule))
-    with stop_request() as request, nullcontext() if folder is None else closing(folder):
-        with progress("preparing", 2, "parts") as tick:
-            run.arrays = inside.prepare(log, normaliser)
-            tick(note="data")
-            run.state = initial_state(inside, spec, run.seeds)
-            tick(note="networks")
-        if cost_critics is not None:
-            run.state = _with_cost_critics(run.state, cost_critics, len(seeds))
-        step, partial = 0, {}
-        if folder is not None:
-            step, run.state, partial, run.metrics = folder.open(run.state, tensorboard)
-        total = steps * len(schedule)
-        if step > total:
-            raise BCRLError(f"{out}: is trained for {step:,} steps already: give more --steps")
-        points = train(
-            inside,
-            run.arrays,
-            spec,
-            run.seeds,
-            run.state,
-            schedule=schedule,
-            step=step,
-            log_every=log_every,
-            partial=from_partial(partial, len(run.seeds)),
-        )
-        saver = _Saver(run, folder, total, log_every, checkpoint_every, keep_every)
-        with progress("training", total, start=step) as tick:
-            for point in points:
-                run.state = point.state
-                saver.take(point, request)
-                tick(point.step - step, saver.note)
-                step = point.step
-        saver.finish()
-    return run
+    return training.run()[0]
 
 
-class _Saver:
-    """What happens at the points of a training: metrics, checkpoints, policies."""
+class Training:
+    """One program: runs whose methods differ in traced options alone, each with all seeds.
+
+    Making it checks everything and writes nothing.
+    """
 
     def __init__(
         self,
-        run: Run,
-        folder: RunFolder | None,
-        total: int,
-        log_every: int,
-        checkpoint_every: int,
-        keep_every: int,
+        data: Dataset,
+        methods: Sequence[Method],
+        outs: Sequence[str | os.PathLike | None],
+        *,
+        seeds: Sequence[int],
+        steps: int,
+        resume: bool,
+        overwrite: bool,
+        pace: Pace,
+        cost_critics: Policy | None,
+        tensorboard: bool,
     ):
-        self.run, self.folder, self.total = run, folder, total
-        self.log_every, self.checkpoint_every, self.keep_every = log_every, checkpoint_every, keep_every
-        self.saved = time.monotonic()
-        self.note = ""
-
-    def take(self, point: Point, request: StopRequest) -> None:
-        """Writes what is due at this point; raises `Stopped` once a stop was asked for."""
-        due = False
-        if point.metrics is not None:
-            self._log(point.step, point.metrics)
-            self.note = _headline(point.metrics)
-            if self.keep_every and point.step % self.keep_every < self.log_every and point.step < self.total:
-                self._keep(point.step)  # before the checkpoint, from which a stopped run goes on
-            due = point.step % self.checkpoint_every < self.log_every or point.step == self.total
-            due = due or time.monotonic() - self.saved >= CHECKPOINT_SECONDS
-        stopping = request.signal is not None and point.step < self.total
-        if self.folder is not None and (due or stopping):
-            self.folder.checkpoint(point.step, self.run.state, as_partial(*point.partial))
-            self.saved = time.monotonic()
-        if stopping:
-            how = "go on with --resume" if self.folder is not None else "nothing was kept: give out"
-            raise Stopped(f"stopped at step {point.step:,}; {how}", request.status)
-
-    def finish(self) -> None:
-        """Writes the policies."""
-        if self.folder is not None:
-            for seed in self.run.seeds:
-                self.run.policy(seed).save(self.folder.path / f"policy-{seed}.bcrl")
-
-    def _log(self, step: int, metrics: dict[str, np.ndarray]) -> None:
-        broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
-        if broken:
-            raise BCRLError(
-                f"training diverged: {broken[0]} is not finite at step {step:,}; lower learning_rate "
-                "(a checkpoint, if there is one, is from before)"
-            )
-        rows = [
-            {"step": step, "seed": seed, **{name: float(values[i]) for name, values in metrics.items()}}
-            for i, seed in enumerate(self.run.seeds)
+        check_process()
+        for method, out in zip(methods, outs, strict=True):
+            check_arguments(data, method, seeds, steps, pace, resume, overwrite, out, tensorboard)
+            if data.schema.discrete:
+                check_discrete(method, data.source)
+            if data.on_disk:
+                check_from_disk(method, data.source)
+        method = methods[0]
+        normaliser = Normaliser.of(data.observations)
+        units = Units.of(data, method, None if cost_critics is None else cost_critics.units.cost)
+        self.log = units.log_inside(data)
+        spec = Spec.of(self.log, steps)
+        self.schedule = method.schedule
+        if cost_critics is not None:
+            normaliser = adopted_normaliser(method, spec, cost_critics)
+            without = (tuple(part for part in parts if part != "cost") for parts in self.schedule)
+            self.schedule = tuple(parts for parts in without if parts)
+        run = Run(
+            method,
+            spec,
+            tuple(seeds),
+            _provenance(data, steps, cost_critics),
+            units,
+            data.schema,
+            normaliser=normaliser,
+            observed=ObservedRange(*extremes(data.observations)),
+        )
+        self.runs = [
+            dataclasses.replace(run, method=method, folder=Path(out) if out else None, metrics=[])
+            for method, out in zip(methods, outs, strict=True)
         ]
-        self.run.metrics += rows
-        if self.folder is not None:
-            self.folder.add(rows)
+        how = {"data": str(Path(data.source).absolute()), **pace._asdict()}
+        with fails_for_all():
+            self.folders = [
+                None
+                if run.folder is None or not is_writer()
+                else RunFolder(
+                    run.folder,
+                    _config(run) | {"how": how},
+                    resume=resume,
+                    overwrite=overwrite,
+                    phases=len(self.schedule),
+                )
+                for run in self.runs
+            ]
+        self.inside = [units.inside(method) for method in methods]
+        self.pace, self.cost_critics, self.tensorboard = pace, cost_critics, tensorboard
+        self.total = steps * len(self.schedule)
 
-    def _keep(self, step: int) -> None:
-        assert self.folder is not None
-        for seed in self.run.seeds:
-            policy = self.run.policy(seed)
-            policy.provenance["step"] = step
-            policy.save(self.folder.path / "steps" / str(step) / f"policy-{seed}.bcrl")
+    def run(self, label: str = "training") -> dict[int, Run]:
+        """The trained runs by number. One that diverges is left out, with a warning; if all do, an error."""
+        with stop_request() as request, ExitStack() as opened:
+            for folder in self.folders:
+                if folder is not None:
+                    opened.enter_context(closing(folder))
+            savers = self._open()
+            several, seeds = len(savers) > 1, len(self.runs[0].seeds)
+            worth = seeds if several else 1  # a step of one run, on the progress bar
+            done = sum(saver.step for saver in savers) * worth
+            unit = "seed-steps" if several else "steps"
+            with progress(label, self.total * len(savers) * worth, unit, start=done) as tick:
+                # Those at the same step go on together: a kill between their checkpoints parts them.
+                for place in sorted({saver.place for saver in savers}):
+                    here = [i for i, saver in enumerate(savers) if saver.place == place]
+                    inside = [self.inside[i] for i in here]
+                    self._train([savers[i] for i in here], inside, request, tick, worth)
+        finished = {i: saver.run for i, saver in enumerate(savers) if saver.diverged is None}
+        if not finished:
+            assert savers[0].diverged is not None
+            raise savers[0].diverged
+        return finished
+
+    def _open(self) -> list[Saver]:
+        """Data, networks and folders; each run where its checkpoint stands."""
+        first = self.runs[0]
+        members = first.seeds * len(self.runs)
+        assert first.normaliser is not None
+        with progress("preparing", 2, "parts") as tick:
+            arrays, self.inside = prepare_together(self.inside, self.log, first.normaliser)
+            tick(note="data")
+            state = initial_state(self.inside[0], first.spec, members, self._swept(self.inside))
+            tick(note="networks")
+        if self.cost_critics is not None:
+            state = with_cost_critics(state, self.cost_critics, len(members))
+        savers = []
+        for number, (run, folder) in enumerate(zip(self.runs, self.folders, strict=True)):
+            saver = Saver(run, folder, self.total, self.pace, alone=len(self.runs) == 1)
+            run.arrays, run.state = arrays, part_of(state, number, len(self.runs))
+            with fails_for_all():
+                if folder is not None:
+                    saver.step, run.state, partial, run.metrics = folder.open(run.state, self.tensorboard)
+                    saver.sums, saver.summed = from_partial(partial, len(run.seeds))
+            if run.folder is not None:
+                place, run.state = told((np.array(saver.place, np.int32), run.state))
+                saver.step, saver.summed = map(int, place)
+            if saver.step > self.total:
+                raise BCRLError(
+                    f"{run.folder}: is trained for {saver.step:,} steps already: give more --steps"
+                )
+            savers.append(saver)
+        return savers
+
+    def _train(
+        self,
+        savers: Sequence[Saver],
+        inside: Sequence[Method],
+        request: StopRequest,
+        tick: Tick,
+        worth: int,
+    ) -> None:
+        """Trains runs from the step at which they all stand to the end."""
+        first, step = savers[0].run, savers[0].step
+        states = [saver.run.state for saver in savers]
+        points = train(
+            inside[0],
+            first.arrays,
+            first.spec,
+            first.seeds * len(savers),
+            states[0] if len(states) == 1 else jax.tree.map(lambda *x: jnp.concatenate(x), *states),
+            schedule=self.schedule,
+            step=step,
+            log_every=self.pace.log_every,
+            partial=(
+                {name: np.concatenate([saver.sums[name] for saver in savers]) for name in savers[0].sums},
+                savers[0].summed,
+            ),
+            swept=self._swept(inside),
+        )
+        del states
+        if step < self.total:
+            for saver in savers:
+                saver.run.state = None  # it is in `points` now
+        saved = time.monotonic()
+        for point in points:
+            late = point.metrics is not None and time.monotonic() - saved >= CHECKPOINT_SECONDS
+            asked, late = agreed(request.signal or 0, late)
+            now = bool(asked or late)
+            if True in [saver.take(point, i, len(savers), now) for i, saver in enumerate(savers)]:
+                saved = time.monotonic()
+            going = [saver for saver in savers if saver.diverged is None]
+            tick((point.step - step) * worth * len(savers), going[0].note if going else "")
+            step = point.step
+            if asked and step < self.total:
+                request.signal = asked
+                how = "go on with --resume" if first.folder is not None else "nothing was kept: give out"
+                raise Stopped(f"stopped at step {step:,}; {how}", request.status)
+            if not going:
+                return
+        for saver in savers:
+            saver.finish()
+
+    def _swept(self, methods: Sequence[Method]) -> dict[str, np.ndarray]:
+        """The options in which the methods differ, a value for each of their seeds."""
+        seeds = len(self.runs[0].seeds)
+        return {name: np.repeat(values, seeds, axis=0) for name, values in differing(methods).items()}
 
 
 def _provenance(data: Dataset, steps: int, cost_critics: Policy | None) -> dict[str, Any]:
@@ -289,110 +339,3 @@ def _config(run: Run) -> dict[str, Any]:
         "units": run.units.to_dict(),
         "schema": run.schema.to_dict(),
     }
-
-
-def _check(
-    data: Dataset,
-    method: Method,
-    seeds: Sequence[int],
-    steps: int,
-    log_every: int,
-    checkpoint_every: int,
-    keep_every: int,
-    resume: bool,
-    overwrite: bool,
-    out: str | os.PathLike | None,
-    tensorboard: bool,
-) -> None:
-    if not isinstance(data, Dataset):
-        raise BCRLError(
-            f"data is {data!r}, but must be a Dataset: bcrl.load_data(path) reads one from a file"
-        )
-    if isinstance(method, type) or not hasattr(method, "schedule"):
-        raise BCRLError(f"method is {brief_repr(method)}, but must be one: bcrl.make_method('bcrl'), say")
-    if not isinstance(out, str | os.PathLike | None) or out == "":
-        raise BCRLError(f"out is {brief_repr(out)}, but must be the path of a folder")
-    given, seeds = seeds, tuple(seeds) if isinstance(seeds, Sequence) else ()
-    whole = all(isinstance(seed, int | np.integer) and not isinstance(seed, bool) for seed in seeds)
-    if not seeds or not whole or len(set(seeds)) != len(seeds) or not 0 <= min(seeds) <= max(seeds) < 2**32:
-        raise BCRLError(
-            f"seeds are {brief_repr(given)}, but must be different whole numbers from 0 up to 2³² − 1"
-        )
-    for name, value in (("steps", steps), ("log_every", log_every), ("checkpoint_every", checkpoint_every)):
-        if not isinstance(value, int) or not 1 <= value < 2**31:
-            raise BCRLError(f"{name} is {brief_repr(value)}, but must be a whole number, at least 1")
-    if not isinstance(keep_every, int) or keep_every < 0 or 0 < keep_every < log_every:
-        raise BCRLError(
-            f"keep_every is {brief_repr(keep_every)}, but must be 0 (the last alone) or at least log_every "
-            f"{log_every}"
-        )
-    wanted = {"keep_every": keep_every, "resume": resume, "overwrite": overwrite, "tensorboard": tensorboard}
-    for name, given in wanted.items():
-        if given and out is None:
-            raise BCRLError(f"{name} needs the folder of a run: give out")
-    if resume and overwrite:
-        raise BCRLError("resume goes on with a run and overwrite replaces it: give one of them")
-    if tensorboard:
-        summary_writer()  # a missing package is reported before anything is written
-    if not float(data.max_cost.max()) > 0:
-        raise BCRLError(
-            f"{data.source}: every cost is 0, so there is nothing to bound; check the field costs"
-        )
-
-
-def _adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser:
-    """The normaliser the donor's cost critics were trained with, after checking that they fit."""
-    if not isinstance(method, BCRL) or not isinstance(donor.method, BCRL):
-        raise BCRLError("cost critics can be taken over from BCRL to BCRL only")
-    for name in ("hidden", "criterion", "gamma_cost", "nonnegative_values"):
-        if getattr(method, name) != getattr(donor.method, name):
-            raise BCRLError(
-                f"{name} is {getattr(method, name)}, but the cost critics were trained with "
-                f"{getattr(donor.method, name)}: use the same"
-            )
-    for name in ("observation_size", "action_size", "discrete", "cost_count", "horizon"):
-        if name == "horizon" and method.criterion == "discounted":
-            continue  # only episodic critics know the time
-        ours, theirs = getattr(spec, name), getattr(donor.spec, name)
-        if ours != theirs:
-            raise BCRLError(f"{name} of the log is {ours}, but the cost critics were trained with {theirs}")
-    actor: Any = donor.learned
-    return actor.normaliser
-
-
-def _with_cost_critics(state: Any, donor: Policy, seeds: int) -> Any:
-    actor: Any = donor.learned
-    # Copies: buffers are donated to the train step, so no two leaves may share one.
-    value, critic, target = jax.tree.map(
-        lambda x: jnp.repeat(x[None], seeds, axis=0), (actor.cost_value, actor.cost_critic, actor.cost_critic)
-    )
-    return eqx.tree_at(
-        lambda s: (s.networks["cost_value"], s.networks["cost_critic"], s.targets["cost_critic"]),
-        state,
-        (value, critic, target),
-    )
-
-
-_CRITICS = {
-    "r": (("reward/critic_loss", "reward/value"), ("critic/loss", "critic/value")),
-    "c": (("cost/critic_loss", "cost/value"), ("cost/loss", "cost/value")),
-}
-
-
-def _headline(metrics: dict[str, Any]) -> str:
-    """What falls or stays while training goes well, for the progress bar.
-
-    The root mean square TD errors of the reward and cost critics, as shares of the mean values. The losses
-    themselves rise with the values. A method without critics shows the loss of its policy.
-    """
-    mean = {name: float(np.mean(values)) for name, values in metrics.items()}
-    shares = {
-        part: 100 * min(mean[loss] ** 0.5 / max(abs(mean[value]), 1e-9), 9.99)
-        for part, pairs in _CRITICS.items()
-        for loss, value in pairs
-        if loss in mean and value in mean
-    }
-    if shares:
-        return "TD error: " + ", ".join(f"{p} {x:.{int(x < 10)}f} %" for p, x in shares.items())
-    name = next((n for n in ("policy/loss", "loss") if n in mean), next(iter(mean)))
-    return f"{name} {mean[name]:.3g}"

@@ -1,5 +1,6 @@
 """Behaviour cloning on all episodes (BC-All), or on those that cost at most a threshold (BC-Safe)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,8 @@ from bcrl.learn.baselines.common import ForOneThreshold, Memory, PlainActor
 from bcrl.learn.batch import Rows, cloned_actions
 from bcrl.learn.networks import PolicyNetwork, policy_network
 from bcrl.learn.options import MethodOptions, option
-from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.protocol import Method, Metrics, Normaliser, Part, Spec
+from bcrl.learn.traced import SHARE, with_traced
 from bcrl.learn.train_state import Optimisers, TrainState, adam
 
 
@@ -39,7 +41,7 @@ class BCAll(MethodOptions):
     """Hidden layers of the policy."""
     batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
-    learning_rate: float = option(3e-4, above=0.0)
+    learning_rate: float = option(3e-4, above=0.0, traced=True)
     """Adam's step size, decaying to 0 along a cosine."""
     dropout: float = option(0.1, least=0.0, below=1.0)
     """Dropout after the last hidden layer."""
@@ -95,6 +97,28 @@ class BCSafe(ForOneThreshold, BCAll):
     """Behaviour cloning on the episodes whose cost is at most the threshold."""
 
     name: ClassVar[str] = "bc-safe"
+    share: ClassVar[Any] = None
+    """First row, and how many, in a table for several thresholds; None: the table is for this one."""
+
+    @classmethod
+    def prepare_together(
+        cls, methods: "Sequence[BCSafe]", data: Dataset, normaliser: Normaliser
+    ) -> tuple[Rows, list[Method]]:
+        """The rows of all thresholds one after another, and the methods, which know their own."""
+        each = [method.prepare(data, normaliser) for method in methods]
+        ends = np.cumsum([len(rows.table) for rows in each]).tolist()
+        starts = [0, *ends[:-1]]
+        knowing = [
+            with_traced(method, {SHARE: (start, end - start)})
+            for method, start, end in zip(methods, starts, ends, strict=True)
+        ]
+        return Rows(jnp.concatenate([rows.table for rows in each]), each[0].widths), knowing
+
+    def sample(self, arrays: Rows, key: PRNGKeyArray) -> list[Array]:
+        if self.share is None:
+            return super().sample(arrays, key)
+        first, count = self.share
+        return arrays.take(first + jax.random.randint(key, (self.batch_size,), 0, count))
 
     def chosen(self, data: Dataset) -> Dataset:
         kept = np.all(data.episode_costs.reshape(data.episode_count, -1) <= self.threshold, axis=1)

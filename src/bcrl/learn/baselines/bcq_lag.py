@@ -54,25 +54,25 @@ class BCQLag(ForOneThreshold, Baseline):
 
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = option(1e-3, above=0.0)
+    learning_rate: float = option(1e-3, above=0.0, traced=True)
     """Adam's step size, for every network."""
     vae_hidden: tuple[int, ...] = option((400, 400), least=1, most=65_536)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
-    vae_kl: float = option(0.5, above=0.0)
+    vae_kl: float = option(0.5, above=0.0, traced=True)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
-    latent_limit: float = option(0.5, above=0.0)
+    latent_limit: float = option(0.5, above=0.0, traced=True)
     """Latents are sampled from N(0, 1), clipped to ± this: smaller stays nearer the log's usual actions."""
-    reach: float = option(0.05, above=0.0, unit="action")
+    reach: float = option(0.05, above=0.0, unit="action", traced=True)
     """Largest shift of a sampled action by ξ."""
     candidates: int = option(10, least=1, most=10_000)
     """Actions sampled to choose from in a state, for the values in training."""
     acting_candidates: int = option(1, least=1, most=10_000)
     """Actions sampled to choose from when acting. Several is BCQ's own rule; 1 executes the sample."""
-    caution: float = option(0.75, least=0.0, most=1.0)
+    caution: float = option(0.75, least=0.0, most=1.0, traced=True)
     """Weight of the more pessimistic of two critics in a backup; the other has the rest."""
     gains: tuple[float, float, float] = option((0.1, 0.003, 0.001), least=0.0)
     """K_P, K_I, K_D of the controller of λ."""
-    multiplier_limit: float = option(10.0, above=0.0)
+    multiplier_limit: float = option(10.0, above=0.0, traced=True)
     """Largest λ (and largest integral part); faithful has none."""
 
     # ---- protocol: data and networks ------------------------------------------------------------

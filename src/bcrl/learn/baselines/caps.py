@@ -84,15 +84,15 @@ class CAPS(Baseline):
     """Hidden layers of every network."""
     heads: int = option(2, least=2, most=1_024)
     """Policies H to switch between, from the most reward to the least cost."""
-    tau_r: float = option(0.7, least=0.5, most=1.0)
+    tau_r: float = option(0.7, least=0.5, most=1.0, traced=True)
     """Expectile of the reward value; larger is nearer the best action of the log."""
-    tau_c: float = option(0.3, above=0.0, most=0.5)
+    tau_c: float = option(0.3, above=0.0, most=0.5, traced=True)
     """Expectile of the cost value; smaller is nearer the least cost (1 − τ where −cost is maximised)."""
-    beta: float = option(3.0, above=0.0, unit="1/scaled reward, 1/c_max")
+    beta: float = option(3.0, above=0.0, unit="1/scaled reward, 1/c_max", traced=True)
     """Inverse temperature of policy extraction: actions weigh exp(β · advantage)."""
-    weight_limit: float = option(100.0, above=0.0)
+    weight_limit: float = option(100.0, above=0.0, traced=True)
     """Largest weight of an action by reward, and by cost."""
-    learning_rate: float = option(3e-4, above=0.0)
+    learning_rate: float = option(3e-4, above=0.0, traced=True)
     """Adam's step size; the policies' decays to 0 along a cosine."""
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""

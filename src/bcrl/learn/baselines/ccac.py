@@ -103,17 +103,17 @@ class CCAC(Baseline):
 
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = option(1e-3, above=0.0)
+    learning_rate: float = option(1e-3, above=0.0, traced=True)
     """Adam's step size for critics, generator and classifier."""
-    actor_rate: float = option(1e-4, above=0.0)
+    actor_rate: float = option(1e-4, above=0.0, traced=True)
     """Adam's step size for the actor."""
-    multiplier_rate: float = option(1e-4, above=0.0)
+    multiplier_rate: float = option(1e-4, above=0.0, traced=True)
     """Adam's step size for the multipliers; if they move faster than the actor, the two oscillate."""
     latent: int = option(64, least=1, most=65_536)
     """Size of the generator's latent."""
-    vae_kl: float = option(0.5, above=0.0)
+    vae_kl: float = option(0.5, above=0.0, traced=True)
     """Weight of the generator's KL term beside its mean squared error."""
-    multiplier_decay: float = option(0.01, above=0.0)
+    multiplier_decay: float = option(0.01, above=0.0, traced=True)
     """Weight of the squared parameters in the multipliers' loss."""
 
     @property

@@ -132,15 +132,15 @@ class CDT(TwoVariants):
     """Dropout of embedding, attention and both halves of a block, in 256ths."""
     batch_size: int = option(2048, least=1, most=10_000_000)
     """Sequences per gradient step."""
-    learning_rate: float = option(1e-4, above=0.0)
+    learning_rate: float = option(1e-4, above=0.0, traced=True)
     """AdamW's step size, after a linear rise over the first steps."""
     warmup: int = option(500, least=1)
     """Steps of that rise."""
-    weight_decay: float = option(1e-4, least=0.0)
+    weight_decay: float = option(1e-4, least=0.0, traced=True)
     """AdamW's weight decay."""
-    clip_norm: float = option(0.25, above=0.0)
+    clip_norm: float = option(0.25, above=0.0, traced=True)
     """Largest gradient norm."""
-    cost_weight: float = option(0.02, least=0.0)
+    cost_weight: float = option(0.02, least=0.0, traced=True)
     """Weight of predicting whether a step costs something."""
     initial_eta: float = option(0.1, above=0.0)
     """Weight η of the entropy at the start of training."""

@@ -52,7 +52,7 @@ class Baseline(TwoVariants):
     """Transitions per gradient step."""
     gamma: float = option(0.99, least=0.0, most=1.0)
     """Discount of reward and cost."""
-    target_rate: float = option(0.005, least=0.0, most=1.0)
+    target_rate: float = option(0.005, least=0.0, most=1.0, traced=True)
     """Rate at which target networks follow at each step."""
 
     def rows(
@@ -83,7 +83,7 @@ class Baseline(TwoVariants):
 class ForOneThreshold(MethodOptions):
     """A method that trains one policy per threshold."""
 
-    threshold: float = option(math.nan, least=0.0, below=math.inf, unit="cost")
+    threshold: float = option(math.nan, least=0.0, below=math.inf, unit="cost", traced=True)
     """Cost that an episode may have: one policy is trained for it."""
 
     def __post_init__(self) -> None:

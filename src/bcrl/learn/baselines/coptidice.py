@@ -55,13 +55,13 @@ class COptiDICE(ForOneThreshold, Baseline):
 
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = option(1e-4, above=0.0)
+    learning_rate: float = option(1e-4, above=0.0, traced=True)
     """Adam's step size, for networks and multipliers."""
-    alpha: float = option(0.5, above=0.0)
+    alpha: float = option(0.5, above=0.0, traced=True)
     """Weight α of the divergence between the new distribution and the log's."""
-    doubt: float = option(0.01, above=0.0)
+    doubt: float = option(0.01, above=0.0, traced=True)
     """Divergence ε from the log within which the largest cost counts: an upper bound for little data."""
-    noise: float = option(0.1, least=0.0)
+    noise: float = option(0.1, least=0.0, traced=True)
     """Noise on the inputs and actions that are cloned, in standard deviations."""
 
     def __post_init__(self) -> None:

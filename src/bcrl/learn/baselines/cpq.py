@@ -47,21 +47,21 @@ class CPQ(ForOneThreshold, Baseline):
     """faithful: as released, where the penalty of strange actions has no gradient; fixed: it has one."""
     reward_scale: float = option(0.1, above=0.0)
     """Rewards are multiplied by it."""
-    learning_rate: float = option(1e-3, above=0.0)
+    learning_rate: float = option(1e-3, above=0.0, traced=True)
     """Adam's step size for critics and auto-encoder."""
-    actor_rate: float = option(1e-4, above=0.0)
+    actor_rate: float = option(1e-4, above=0.0, traced=True)
     """Adam's step size for the actor."""
-    alpha_rate: float = option(1e-4, above=0.0)
+    alpha_rate: float = option(1e-4, above=0.0, traced=True)
     """Step size of log α, the weight of the penalty."""
     vae_hidden: tuple[int, ...] = option((400, 400), least=1, most=65_536)
     """Hidden layers of the auto-encoder; its latent is twice as wide as an action."""
-    vae_kl: float = option(0.5, above=0.0)
+    vae_kl: float = option(0.5, above=0.0, traced=True)
     """Weight of the auto-encoder's KL term beside its mean squared error."""
     candidates: int = option(10, least=1, most=10_000)
     """Actions sampled from the policy per state; the strange ones among them are penalised."""
-    strange: float = option(0.95, above=0.0, below=1.0)
+    strange: float = option(0.95, above=0.0, below=1.0, traced=True)
     """An action is strange when this share of the log's actions is less strange to the auto-encoder."""
-    penalty_level: float = option(1.5, above=0.0)
+    penalty_level: float = option(1.5, above=0.0, traced=True)
     """The penalty raises Q_C of strange actions up to this many times the discounted threshold."""
 
     # ---- protocol: data and networks ------------------------------------------------------------

@@ -53,19 +53,19 @@ class FISOR(Baseline):
     """Transitions per step: the policy takes two gradient steps, on half of them each."""
     critic_batch: int = option(256, least=1)
     """How many of them train the values and critics."""
-    learning_rate: float = option(3e-4, above=0.0)
+    learning_rate: float = option(3e-4, above=0.0, traced=True)
     """Adam's step size; the policy's decays along a cosine."""
-    expectile: float = option(0.9, least=0.5, most=1.0)
+    expectile: float = option(0.9, least=0.5, most=1.0, traced=True)
     """Expectile of the reward value; the feasibility value's is as far from the other end."""
-    beta: float = option(3.0, above=0.0)
+    beta: float = option(3.0, above=0.0, traced=True)
     """Inverse temperature where cost can be avoided: actions weigh exp(β · advantage)."""
-    weight_limit: float = option(100.0, above=0.0)
+    weight_limit: float = option(100.0, above=0.0, traced=True)
     """Largest weight of an action there."""
-    escape_beta: float = option(5.0, above=0.0)
+    escape_beta: float = option(5.0, above=0.0, traced=True)
     """Inverse temperature elsewhere: actions weigh exp(this · feasibility gained)."""
-    escape_weight_limit: float = option(150.0, above=0.0)
+    escape_weight_limit: float = option(150.0, above=0.0, traced=True)
     """Largest weight of an action elsewhere."""
-    least_escape_weight: float = option(0.0, least=0.0)
+    least_escape_weight: float = option(0.0, least=0.0, traced=True)
     """Smallest weight of an action elsewhere; 1 in the code released for MetaDrive."""
     return_range: float | None = option(None, above=0.0, unit="reward")
     """A best return less a worst, to scale rewards by; by default the range of the log's episodes."""
@@ -79,7 +79,7 @@ class FISOR(Baseline):
     """Steps from noise to an action."""
     candidates: int = option(16, least=1, most=10_000)
     """Actions sampled to choose from."""
-    slow_rate: float = option(0.001, above=0.0, most=1.0)
+    slow_rate: float = option(0.001, above=0.0, most=1.0, traced=True)
     """Rate at which the target policy, which acts, follows the trained one at each gradient step of it."""
 
     # ---- protocol: data -------------------------------------------------------------------------

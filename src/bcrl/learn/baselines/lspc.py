@@ -49,23 +49,23 @@ class LSPC(Baseline):
     """The policy that acts: O chooses by reward among the safe actions, S takes any of them."""
     batch_size: int = 1024
     """Transitions per gradient step."""
-    tau_r: float = option(0.7, least=0.5, most=1.0)
+    tau_r: float = option(0.7, least=0.5, most=1.0, traced=True)
     """Expectile of the reward value; larger is nearer the best action of the log."""
-    tau_c: float = option(0.3, above=0.0, most=0.5)
+    tau_c: float = option(0.3, above=0.0, most=0.5, traced=True)
     """Expectile of the cost value; smaller is nearer the least cost."""
-    beta: float = option(2.0, above=0.0, unit="1/c_max, 1/reward unit")
+    beta: float = option(2.0, above=0.0, unit="1/c_max, 1/reward unit", traced=True)
     """Inverse temperature: the generator weighs actions by exp(β · cost saved), O by exp(β · advantage)."""
-    weight_limit: float = option(200.0, above=0.0)
+    weight_limit: float = option(200.0, above=0.0, traced=True)
     """Largest weight of an action."""
-    learning_rate: float = option(3e-4, above=0.0)
+    learning_rate: float = option(3e-4, above=0.0, traced=True)
     """Adam's step size."""
     latent: int = option(32, least=1, most=65_536)
     """Size of the latent."""
-    radius: float = option(0.25, above=0.0)
+    radius: float = option(0.25, above=0.0, traced=True)
     """How far from 0 each entry of a latent may be (ρ)."""
-    vae_kl: float = option(0.5, above=0.0)
+    vae_kl: float = option(0.5, above=0.0, traced=True)
     """Weight of the generator's KL term beside its squared error."""
-    cost_ceiling: float | None = option(None, above=0.0, unit="cost")
+    cost_ceiling: float | None = option(None, above=0.0, unit="cost", traced=True)
     """Clone safe actions only where V_C and Q_C are both below this (η); by default everywhere."""
 
     def prepare(self, data: Dataset, normaliser: Normaliser) -> Rows:
