@@ -10,13 +10,15 @@ import tyro
 
 from bcrl.budget import Execution
 from bcrl.cli.terminal import next_step
+from bcrl.errors import BCRLError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from bcrl.assess.statistics import Estimate
-    from bcrl.ship import Line
+    from bcrl.ship import Difference, Line
 
+LOOK: Any = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold"}
 # Heading, measure, digits.
 COLUMNS = (
     ("ADE\nm", "ade", 0),
@@ -51,6 +53,9 @@ class Command:
     """The frame of the log that the policies learned from."""
     limit: int | None = None
     """Steps after which every episode ends (default: twice those of its expert; the original's is 1000)."""
+    reference: str | None = None
+    """Run that the others are compared with in the same scenarios (default: the first of BC-All, else the
+    experts)."""
     seed: int = 0
     """Decides which scenarios are drawn."""
     out: Path | None = None
@@ -61,12 +66,15 @@ class Command:
 
         from bcrl.cli.out import check_file
         from bcrl.cli.ship_policies import load_runs
-        from bcrl.ship import evaluate_ships, load_scenarios, table_lines
+        from bcrl.ship import EXPERT, differences, evaluate_ships, load_scenarios, reference_run, table_lines
 
         if self.out is not None:
             check_file(self.out, (".csv",), overwrite=True)
+        runs = load_runs(self.policies)
+        if self.reference not in (None, EXPERT, *runs):  # before an hour of sailing
+            raise BCRLError(f"--reference is {self.reference!r}, but the runs are {', '.join(runs)}")
         results = evaluate_ships(
-            load_runs(self.policies),
+            runs,
             load_scenarios(self.scenarios),
             budgets=self.budgets,
             thresholds=self.thresholds,
@@ -78,7 +86,11 @@ class Command:
             limit=self.limit,
         )
         # Before what may fail.
-        Console(width=max(Console().width, 80)).print(_table(table_lines(results), str(self.scenarios)))
+        console = Console(width=max(Console().width, 80))
+        console.print(_table(table_lines(results), str(self.scenarios)))
+        if reference := reference_run(results, self.reference):
+            console.print()
+            console.print(_paired_table(differences(results, reference), reference))
         if self.out is None:
             next_step("the same with --out ships.csv, to keep the episodes for bcrl report")
         else:
@@ -96,17 +108,13 @@ def _table(lines: "Sequence[Line]", title: str) -> "Table":
 
     from bcrl.assess.statistics import KEPT_MEANS
 
-    look: Any = {"box": None, "pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold"}
-    table = Table(title=Text(title), title_justify="left", **look)
+    table = Table(title=Text(title), title_justify="left", **LOOK)
     table.add_column("", overflow="fold")
     for name in ("\nbudget", *(column[0] for column in COLUMNS), "\nkept?"):
         table.add_column(name, justify="right", no_wrap=True)
     for line in lines:
-        budget = line.allowed
-        if budget and not math.isnan(line.budget):
-            budget += f"\ncost {line.threshold:g}"
         cells = [_plus_minus(line.measures[measure], digits) for _, measure, digits in COLUMNS]
-        table.add_row(Text(line.run), budget, *cells, line.kept or "")
+        table.add_row(Text(line.run), _allowed(line), *cells, line.kept or "")
     table.caption = (
         "Below each mean its standard error over seeds and episodes. budget: share of the median expert's "
         "cost. ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the "
@@ -114,6 +122,43 @@ def _table(lines: "Sequence[Line]", title: str) -> "Table":
     )
     table.caption_justify = "left"
     return table
+
+
+def _paired_table(found: "Sequence[Difference]", reference: str) -> "Table":
+    """Differences from the reference with their intervals below them, within 80 columns."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from bcrl.ship import PAIRED
+
+    title = Text(f"minus {printable(reference)}, in the same scenarios")
+    table = Table(title=title, title_justify="left", **LOOK)
+    table.add_column("", overflow="fold")
+    shown = [
+        (heading.replace("\n", " "), name, digits) for heading, name, digits in COLUMNS if name in PAIRED
+    ]
+    for name in ("budget", *(heading.strip() for heading, _, _ in shown), "pairs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        cells = [_interval(one.measures[name], digits) for _, name, digits in shown]
+        table.add_row(Text(one.line.run), _allowed(one.line), *cells, str(one.pairs))
+    table.caption = (
+        "Below each mean difference its 95 % interval: a bootstrap over training seeds and the scenarios "
+        "inside them, each paired with the same scenario of the reference."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _allowed(line: "Line") -> str:
+    """The budget and, below it, the cost; or the cost alone."""
+    budget = line.allowed
+    return budget if not budget or math.isnan(line.budget) else f"{budget}\ncost {line.threshold:g}"
+
+
+def _interval(value: "Estimate", digits: int) -> str:
+    """Signed, since the sign is what matters."""
+    return f"{value.mean:+.{digits}f}\n{value.low:+.{digits}f} to {value.high:+.{digits}f}"
 
 
 def _plus_minus(value: "Estimate", digits: int) -> str:

@@ -10,13 +10,12 @@ from bcrl.ship._evaluate import (
     EXPERT,
     MEASURES,
     Allowed,
-    Line,
     ShipResult,
     allowed_costs,
     evaluate_ships,
-    table_lines,
 )
 from bcrl.ship._file import load_scenarios, save_scenarios
+from bcrl.ship._lines import PAIRED, Difference, Line, differences, reference_run, table_lines
 from bcrl.ship._log import expert_log
 from bcrl.ship._make import make_scenarios
 from bcrl.ship._metrics import Measures, measure
@@ -38,11 +37,13 @@ __all__ = [
     "NEW_YORK",
     "NEW_YORK_SOURCE",
     "ORIGINAL",
+    "PAIRED",
     "RULES",
     "SECONDS",
     "SINGAPORE",
     "Allowed",
     "Box",
+    "Difference",
     "Frame",
     "Line",
     "Measures",
@@ -54,6 +55,7 @@ __all__ = [
     "ShipWorld",
     "Voyages",
     "allowed_costs",
+    "differences",
     "distances",
     "evaluate_ships",
     "expert_log",
@@ -64,6 +66,7 @@ __all__ = [
     "measure",
     "read_new_york",
     "read_reports",
+    "reference_run",
     "replay",
     "sail",
     "sail_all",

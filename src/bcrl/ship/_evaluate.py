@@ -1,4 +1,4 @@
-"""Policies and experts in the congested test scenarios: one row per episode, and the paper's table."""
+"""Policies and experts in congested scenarios: one row per episode."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import numpy as np
 
 from bcrl.assess.evaluation import identity
 from bcrl.assess.results import Result, Results, normalised_cost
-from bcrl.assess.statistics import Estimate, Kept, estimate, kept
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
@@ -169,46 +168,3 @@ def _rows(
             scenario=int(voyages.scenario[i]),
             **measures,
         )
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the paper's table: a run at one threshold, or the experts (threshold infinite)."""
-
-    run: str
-    budget: float
-    threshold: float
-    episodes: int
-    measures: dict[str, Estimate]
-    """By the names in MEASURES."""
-
-    @property
-    def kept(self) -> Kept | None:
-        """Whether the threshold is kept; None for experts, who have none."""
-        return None if self.run == EXPERT else kept(self.measures["cost"], self.threshold)
-
-    @property
-    def allowed(self) -> str:
-        """The budget, or the threshold where there is none; empty for experts."""
-        if self.run == EXPERT:
-            return ""
-        return f"cost {self.threshold:g}" if np.isnan(self.budget) else f"{self.budget:g}"
-
-
-def table_lines(results: Sequence[ShipResult]) -> list[Line]:
-    """The experts first, then the runs in their order, the tightest threshold first."""
-    names = list(dict.fromkeys(result.run for result in results))
-    names.sort(key=lambda name: name != EXPERT)
-    lines = []
-    for name in names:
-        mine = [result for result in results if result.run == name]
-        groups: dict[str, list[ShipResult]] = {}  # by text, since NaN is not equal to itself
-        for row in mine:
-            groups.setdefault(f"{row.threshold} {row.budget}", []).append(row)
-        for rows in sorted(groups.values(), key=lambda rows: rows[0].threshold):
-            seeds = np.array([row.seed for row in rows])
-            measures = {
-                key: estimate(np.array([getattr(row, key) for row in rows]), seeds) for key in MEASURES
-            }
-            lines.append(Line(name, rows[0].budget, rows[0].threshold, len(rows), measures))
-    return lines

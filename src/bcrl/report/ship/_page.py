@@ -23,13 +23,16 @@ from bcrl.report.ship._tracks import make_map
 from bcrl.report.theme import MARKERS, PAGE
 from bcrl.ship import (
     EXPERT,
+    PAIRED,
     Line,
     Measures,
     Scenarios,
     ShipResult,
     Voyages,
+    differences,
     make_ship_world,
     measure,
+    reference_run,
     replay,
     table_lines,
 )
@@ -73,8 +76,12 @@ def ship_report_page(
     policy_file: str = "policy.bcrl",
     command: str = "",
     more: Sequence[Part] = (),
+    reference: str | None = None,
 ) -> str:
-    """The page as text, like `bcrl.report.report_page`, with the measures of ships."""
+    """The page as text, like `bcrl.report.report_page`, with the measures of ships.
+
+    `reference` is the run that others are compared with, by default a clone or else the experts.
+    """
     if not results:
         raise BCRLError("the results hold no episode: run bcrl ship evaluate with --out first")
     names = run_names(results)
@@ -94,6 +101,7 @@ def ship_report_page(
     main = around("main", [
         _pictures(names, lines) if names else "",
         _numbers(lines, len({result.seed for result in results})),
+        _paired(results, reference_run(results, reference)),
         *more,
         about(dataset, policies),
         usage(policies, policy_file, thresholds[len(thresholds) // 2]) if names else "",
@@ -201,6 +209,27 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
         table(("", "budget", *HEAD, "kept?"), rows, caption, "Measures", class_="named"),
         element("p", f"{MEANING} {KEPT_MEANS.capitalize()}.", class_="muted"),
     )
+
+
+def _paired(results: Sequence[ShipResult], reference: str) -> Piece:
+    """Each run minus the reference in the same scenarios; empty if there is none."""
+    found = differences(results, reference) if reference else []
+    if not found:
+        return ""
+    rows = [
+        element("tr", [
+            element("th", one.line.run, scope="row"),
+            element("td", _budget(one.line)),
+            [cell(one.measures[name], DIGITS[name]) for name in PAIRED],
+            element("td", str(one.pairs)),
+        ])
+        for one in found
+    ]  # fmt: skip
+    names = dict(zip(DIGITS, HEAD, strict=True))
+    caption = "Differences with their 95 % intervals over training seeds and scenarios, paired by scenario"
+    title = f"Minus {reference}, in the same scenarios"
+    head = ("", "budget", *(names[name] for name in PAIRED), "pairs")
+    return section(title, table(head, rows, caption, "Differences", class_="named"))
 
 
 def _budget(line: Line) -> Piece:
