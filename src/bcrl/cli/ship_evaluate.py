@@ -1,4 +1,4 @@
-"""`bcrl ship evaluate`: trained policies and the experts in the congested test scenarios."""
+"""`bcrl ship evaluate`: trained policies and the experts in congested scenarios."""
 
 import math
 from collections.abc import Sequence
@@ -33,12 +33,14 @@ COLUMNS = (
 
 @dataclass
 class Command:
-    """Sail the congested fifth of the test scenarios: distance from the expert, close quarters, success."""
+    """Sail the congested fifth of held-out scenarios: distance from the expert, close quarters, success."""
 
     policies: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="POLICY_OR_RUN...")]
     """Policy files or folders of runs, each a line of the table; none shows the experts alone."""
     scenarios: Path
     """A scenario file of bcrl ship data."""
+    part: Literal["test", "validation"] = "test"
+    """Validation is to choose options on, with policies trained on bcrl ship log --part fitting."""
     budgets: tuple[float, ...] = (0.25, 0.5, 1.0)
     """Allowed costs, as shares of the median expert's cost in these scenarios."""
     thresholds: tuple[float, ...] | None = None
@@ -76,6 +78,7 @@ class Command:
         results = evaluate_ships(
             runs,
             load_scenarios(self.scenarios),
+            part=self.part,
             budgets=self.budgets,
             thresholds=self.thresholds,
             episodes=self.episodes,
@@ -87,7 +90,8 @@ class Command:
         )
         # Before what may fail.
         console = Console(width=max(Console().width, 80))
-        console.print(_table(table_lines(results), str(self.scenarios)))
+        title = f"{self.scenarios}, {self.part}"
+        console.print(_table(table_lines(results), title))
         if reference := reference_run(results, self.reference):
             console.print()
             console.print(_paired_table(differences(results, reference), reference))

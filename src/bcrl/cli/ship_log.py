@@ -17,27 +17,22 @@ class Command:
     """A scenario file of bcrl ship data."""
     out: Path
     """Log to write: .npz or .hdf5."""
-    part: Literal["training", "test", "congested"] = "training"
-    """Which scenarios: the first four fifths by time, the rest, or the congested fifth of the rest."""
+    part: Literal["training", "fitting", "validation", "test", "congested"] = "training"
+    """Which scenarios: the first four fifths by time, the rest (test), or the congested fifth of the rest.
+    Fitting and validation are the training scenarios cut in two by time, to choose options on."""
     frame: Literal["ego", "world"] = "ego"
     """Observations and actions around the ship with the goal ahead, or along the box as in the original."""
     overwrite: bool = False
     """Replace the file if it exists."""
 
     def run(self) -> None:
-        import numpy as np
-
         from bcrl.cli.out import check_file
         from bcrl.data import FORMATS
         from bcrl.ship import expert_log, load_scenarios
 
         check_file(self.out, tuple(FORMATS), self.overwrite)
         scenarios = load_scenarios(self.scenarios)
-        which = {
-            "training": scenarios.training,
-            "test": np.flatnonzero(scenarios.test),
-            "congested": scenarios.evaluation,
-        }[self.part]
+        which = scenarios.evaluation if self.part == "congested" else scenarios.part(self.part)
         log = expert_log(scenarios, which, frame=self.frame, source=self.scenarios.name)
         log.save(self.out)
         print(

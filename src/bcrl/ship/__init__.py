@@ -23,7 +23,7 @@ from bcrl.ship._new_york import SOURCE as NEW_YORK_SOURCE
 from bcrl.ship._new_york import read_new_york
 from bcrl.ship._rollout import Voyages, replay, sail, sail_all
 from bcrl.ship._rule import NEW_YORK, RULES, SECONDS, SINGAPORE, Box, Rule
-from bcrl.ship._scenarios import CLOSE_METRES, GOAL_METRES, Scenarios, summarise
+from bcrl.ship._scenarios import CLOSE_METRES, GOAL_METRES, Held, Part, Scenarios, summarise
 from bcrl.ship._scene import distances, make_scene
 from bcrl.ship._simulator import BUDGETS, ORIGINAL, Frame, Quirks, ShipWorld, make_ship_world
 
@@ -45,8 +45,10 @@ __all__ = [
     "Box",
     "Difference",
     "Frame",
+    "Held",
     "Line",
     "Measures",
+    "Part",
     "Quirks",
     "Reports",
     "Rule",

@@ -13,7 +13,7 @@ from bcrl.errors import BCRLError
 from bcrl.policy import Policy
 from bcrl.ship._metrics import measure
 from bcrl.ship._rollout import Voyages, replay, sail
-from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._scenarios import Held, Scenarios
 from bcrl.ship._simulator import BUDGETS, Frame, ShipWorld, make_ship_world
 
 EXPERT = "expert"
@@ -45,6 +45,7 @@ def evaluate_ships(
     runs: Mapping[str, Sequence[Policy]],
     scenarios: Scenarios,
     *,
+    part: Held = "test",
     budgets: Sequence[float] = BUDGETS,
     thresholds: Sequence[float] | None = None,
     episodes: int = 100,
@@ -54,23 +55,26 @@ def evaluate_ships(
     candidates: int = 0,
     limit: int | None = None,
 ) -> Results[ShipResult]:
-    """Every policy at every budget, and the experts, in the congested fifth of the test.
+    """Every policy at every budget, and the experts, in the congested fifth of a part of the scenarios.
 
-    A budget is a share of the median cost of the experts there; `thresholds`, if given, are costs and take
-    the place of `budgets`. Policies of the same training seed meet the same scenarios, drawn without
-    repetition, whatever their method; the experts meet those of all seeds.
+    The part is the test, or validation to choose options on. A budget is a share of the median cost of the
+    experts there; `thresholds`, if given, are costs and take the place of `budgets`. Policies of the same
+    training seed meet the same scenarios, drawn without repetition, whatever their method; the experts meet
+    those of all seeds.
     """
-    allowed = allowed_costs(scenarios, budgets, thresholds, needed=bool(runs))
+    allowed = allowed_costs(scenarios, budgets, thresholds, part=part, needed=bool(runs))
     if EXPERT in runs:
         raise BCRLError(f"a run is called {EXPERT!r}, as the rows of the log are; rename its folder")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
-    world = make_ship_world(scenarios, frame=frame, limit=limit)
+    among = scenarios.congested(part)
+    world = make_ship_world(scenarios, among=among, frame=frame, limit=limit)
+    label = {"world": world.label if part == "test" else f"{world.label} {part}"}
     results, seeds = [], {}
     for run, policies in runs.items():
         for policy in policies:
             trained = int(policy.provenance.get("seed", 0))
-            which = _draw(scenarios, episodes, seed, trained)
+            which = _draw(among, episodes, seed, trained)
             seeds[trained] = which
             voyages = sail(
                 policy,
@@ -82,11 +86,11 @@ def evaluate_ships(
                 candidates=candidates,
             )
             shares = np.repeat(allowed.shares, len(which))
-            who = identity(policy, execution) | {"run": run}
+            who = identity(policy, execution) | {"run": run} | label
             results += _rows(who, world, shares, voyages, scenarios)
-    for trained, which in (seeds or {0: _draw(scenarios, episodes, seed, 0)}).items():
+    for trained, which in (seeds or {0: _draw(among, episodes, seed, 0)}).items():
         unbound = np.full(len(which), np.nan)
-        results += _rows(_expert(trained), world, unbound, replay(world, scenarios, which), scenarios)
+        results += _rows(_expert(trained) | label, world, unbound, replay(world, scenarios, which), scenarios)
     return Results(results)
 
 
@@ -113,9 +117,10 @@ def allowed_costs(
     budgets: Sequence[float] = BUDGETS,
     thresholds: Sequence[float] | None = None,
     *,
+    part: Held = "test",
     needed: bool = True,
 ) -> Allowed:
-    """The thresholds for budgets, which are shares of the median cost of the experts in the congested test.
+    """The thresholds for budgets: shares of the median cost of the experts in the congested fifth of a part.
 
     `thresholds` are costs and take the place of budgets. Shares of a median of 0 are refused if `needed`.
     """
@@ -124,19 +129,19 @@ def allowed_costs(
     if not len(given) or not np.isfinite(given).all() or given.min() < 0 or len(set(values)) < len(given):
         kind = "shares of the median expert's cost" if thresholds is None else "costs"
         raise BCRLError(f"{name} are {tuple(values)}, but must be different {kind} from 0 up")
-    median = float(np.median(scenarios.expert_cost[scenarios.evaluation]))
+    among = scenarios.congested(part)
+    median = float(np.median(scenarios.expert_cost[among]))
     if thresholds is not None:
         return Allowed(given, given / median if median else np.full(len(given), np.nan))
     if needed and not median:
         raise BCRLError(
-            f"the median cost of the experts in {len(scenarios.evaluation)} congested test scenarios is 0: "
+            f"the median cost of the experts in {len(among)} congested {part} scenarios is 0: "
             "every budget, a share of it, would be 0; give costs instead, such as --thresholds 5,10"
         )
     return Allowed(given * median, given)
 
 
-def _draw(scenarios: Scenarios, episodes: int, seed: int, trained: int) -> np.ndarray:
-    among = scenarios.evaluation
+def _draw(among: np.ndarray, episodes: int, seed: int, trained: int) -> np.ndarray:
     random = np.random.default_rng([seed, trained])
     return np.sort(random.permutation(among)[:episodes])
 
@@ -156,7 +161,6 @@ def _rows(
         measures: dict[str, Any] = {name: float(getattr(found, name)[i]) for name in MEASURES}
         yield ShipResult(
             **who,
-            world=world.label,
             threshold=float(threshold),
             episode=i % len(set(voyages.scenario)),
             return_=float(returns[i]),

@@ -88,7 +88,8 @@ def ship_report_page(
     check_same([result.method for result in results if result.run != EXPERT], dataset, policies)
     lines = table_lines(results)
     title = f"{words.listed(names or ['Experts'])} among ships"
-    scenarios = words.count(len({result.scenario for result in results}), "congested test scenario")
+    part = "validation" if results[0].world.endswith("validation") else "test"
+    scenarios = words.count(len({result.scenario for result in results}), f"congested {part} scenario")
     lead = f"{words.count(len(names), 'run')} in {scenarios}, beside the experts of the log."
     if not names:
         lead = f"The experts of the log in {scenarios}."
