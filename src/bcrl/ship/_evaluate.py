@@ -1,5 +1,6 @@
 """Policies and experts in congested scenarios: one row per episode."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,12 +12,13 @@ from bcrl.assess.results import Result, Results, normalised_cost
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
-from bcrl.ship._metrics import measure
-from bcrl.ship._rollout import Voyages, replay, sail
+from bcrl.ship._metrics import Measures, measure
+from bcrl.ship._rollout import OFF_WATER, Voyages, replay, sail, world_for
 from bcrl.ship._scenarios import Held, Scenarios
 from bcrl.ship._simulator import BUDGETS, Frame, ShipWorld, make_ship_world
 
 EXPERT = "expert"
+PLANNER = "planner"
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,18 @@ class ShipResult(Result):
     acceleration: float
     speed: float
     success: float
+    off_water: float = math.nan
+    """Share of steps that end off known water; NaN in results of before it was measured."""
+    off_water_cost: float = math.nan
+    """The number of these steps."""
+    off_water_threshold: float = math.nan
+    """How many were allowed; NaN for experts and policies of one cost."""
 
 
-MEASURES = ("ade", "gc_ade", "close_quarters", "acceleration", "speed", "success", "cost")
+MEASURES = (
+    *("ade", "gc_ade", "close_quarters", "acceleration", "speed", "success", "cost"),
+    *("off_water", "off_water_cost"),
+)
 
 
 def evaluate_ships(
@@ -48,6 +59,7 @@ def evaluate_ships(
     part: Held = "test",
     budgets: Sequence[float] = BUDGETS,
     thresholds: Sequence[float] | None = None,
+    off_water: float = OFF_WATER,
     episodes: int = 100,
     seed: int = 0,
     frame: Frame = "ego",
@@ -61,36 +73,43 @@ def evaluate_ships(
     experts there; `thresholds`, if given, are costs and take the place of `budgets`. Policies of the same
     training seed meet the same scenarios, drawn without repetition, whatever their method; the experts meet
     those of all seeds.
+    Policies of two costs may also make `off_water` steps off known water.
     """
     allowed = allowed_costs(scenarios, budgets, thresholds, part=part, needed=bool(runs))
-    if EXPERT in runs:
-        raise BCRLError(f"a run is called {EXPERT!r}, as the rows of the log are; rename its folder")
+    for taken in (EXPERT, PLANNER):
+        if taken in runs:
+            raise BCRLError(f"a run is called {taken!r}, as the {taken}s are; rename its folder")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
     among = scenarios.congested(part)
     world = make_ship_world(scenarios, among=among, frame=frame, limit=limit)
-    label = {"world": world.label if part == "test" else f"{world.label} {part}"}
+    label = {"world": world_label(world, part)}
     results, seeds = [], {}
     for run, policies in runs.items():
         for policy in policies:
             trained = int(policy.provenance.get("seed", 0))
             which = _draw(among, episodes, seed, trained)
             seeds[trained] = which
+            mine = world_for(policy, world, scenarios, part)
             voyages = sail(
                 policy,
-                world,
+                mine,
                 np.tile(which, len(allowed.thresholds)),
                 np.repeat(allowed.thresholds, len(which)),
+                off_water=off_water,
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
                 candidates=candidates,
             )
             shares = np.repeat(allowed.shares, len(which))
             who = identity(policy, execution) | {"run": run} | label
-            results += _rows(who, world, shares, voyages, scenarios)
+            if mine.cost_count == 2:
+                who["off_water_threshold"] = float(off_water)
+            results += episode_rows(who, world, shares, voyages, measure(voyages, scenarios, part))
     for trained, which in (seeds or {0: _draw(among, episodes, seed, 0)}).items():
-        unbound = np.full(len(which), np.nan)
-        results += _rows(_expert(trained) | label, world, unbound, replay(world, scenarios, which), scenarios)
+        unbound, voyages = np.full(len(which), np.nan), replay(world, scenarios, which)
+        who = _expert(trained) | label
+        results += episode_rows(who, world, unbound, voyages, measure(voyages, scenarios, part))
     return Results(results)
 
 
@@ -152,10 +171,15 @@ def _expert(seed: int) -> dict[str, Any]:
     return {**nothing, "method": EXPERT, "run": EXPERT, "seed": seed}
 
 
-def _rows(
-    who: dict[str, Any], world: ShipWorld, budgets: np.ndarray, voyages: Voyages, scenarios: Scenarios
+def world_label(world: ShipWorld, part: Held) -> str:
+    """The column world of results."""
+    return world.label if part == "test" else f"{world.label} {part}"
+
+
+def episode_rows(
+    who: dict[str, Any], world: ShipWorld, budgets: np.ndarray, voyages: Voyages, found: Measures
 ) -> Iterable[ShipResult]:
-    found = measure(voyages, scenarios)
+    """The rows of these episodes; `who` has the columns that name the run."""
     returns = voyages.reward.sum(axis=1)
     for i, threshold in enumerate(voyages.threshold):
         measures: dict[str, Any] = {name: float(getattr(found, name)[i]) for name in MEASURES}

@@ -25,6 +25,13 @@ class Line:
     episodes: int
     measures: dict[str, Estimate]
     """By the names in MEASURES."""
+    off_water: float = np.nan
+    """Steps off known water that are allowed; NaN without a budget of them."""
+
+    @property
+    def kept_water(self) -> Kept | None:
+        """Whether the budget of steps off known water is kept; None where there is none."""
+        return None if np.isnan(self.off_water) else kept(self.measures["off_water_cost"], self.off_water)
 
     @property
     def kept(self) -> Kept | None:
@@ -44,7 +51,8 @@ def table_lines(results: Sequence[ShipResult]) -> list[Line]:
     lines = []
     for rows in _groups(results):
         measures = {name: estimate(_column(rows, name), _column(rows, "seed")) for name in MEASURES}
-        lines.append(Line(rows[0].run, rows[0].budget, rows[0].threshold, len(rows), measures))
+        one = rows[0]
+        lines.append(Line(one.run, one.budget, one.threshold, len(rows), measures, one.off_water_threshold))
     return lines
 
 
@@ -102,8 +110,14 @@ def _groups(results: Sequence[ShipResult]) -> Iterable[list[ShipResult]]:
         groups: dict[str, list[ShipResult]] = {}  # by text, since NaN is not equal to itself
         for row in results:
             if row.run == name:
-                groups.setdefault(f"{row.threshold} {row.budget}", []).append(row)
+                groups.setdefault(f"{row.threshold} {row.budget} {row.off_water_threshold}", []).append(row)
         yield from sorted(groups.values(), key=lambda rows: rows[0].threshold)
+
+
+def within(row: ShipResult, threshold: float) -> bool:
+    """Whether an episode reaches its goal within the threshold, and within its own of steps off water."""
+    beyond = row.off_water_cost > row.off_water_threshold  # False where there is none
+    return bool(row.success) and row.cost <= threshold and not beyond
 
 
 def _column(rows: Sequence[ShipResult], name: str) -> np.ndarray:

@@ -39,6 +39,7 @@ from bcrl.ship import (
 
 DIGITS = {
     "ade": 0, "gc_ade": 1, "close_quarters": 3, "acceleration": 4, "speed": 2, "success": 2, "cost": 1,
+    "off_water": 3,
 }  # fmt: skip
 HEAD = (
     "ADE m",
@@ -48,11 +49,13 @@ HEAD = (
     "speed m/s",
     "success",
     "cost",
+    "off water",
 )
 """The measures as the table of `bcrl ship evaluate` names them."""
 MEANING = (
     "Close quarters: share of steps that end within 555 m of another ship; each of them costs 1. "
-    "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length."
+    "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length. "
+    "Off water: share of steps that end where few or no ships sailed before."
 )
 
 
@@ -200,7 +203,7 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
             element("th", line.run, scope="row"),
             element("td", _budget(line)),
             [cell(line.measures[name], digits) for name, digits in DIGITS.items()],
-            kept_cell(line.kept),
+            kept_cell(line.kept, line.kept_water),
         ])
         for line in lines
     ]  # fmt: skip
@@ -236,7 +239,8 @@ def _paired(results: Sequence[ShipResult], reference: str) -> Piece:
 def _budget(line: Line) -> Piece:
     if line.run == EXPERT or np.isnan(line.budget):
         return line.allowed
-    return [line.allowed, element("small", f"cost {line.threshold:g}")]
+    more = "" if line.kept_water is None else f", off water {line.off_water:g}"
+    return [line.allowed, element("small", f"cost {line.threshold:g}{more}")]
 
 
 def _verdict(name: str, lines: Sequence[Line]) -> str:
