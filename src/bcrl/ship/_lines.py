@@ -98,7 +98,7 @@ def differences(results: Sequence[ShipResult], reference: str) -> list[Differenc
         if mine:
             other, seeds = [theirs[key(row)] for row in mine], _column(mine, "seed")
             minus = {name: estimate(_column(mine, name) - _column(other, name), seeds) for name in PAIRED}
-            found.append(Difference(*table_lines(rows), len(mine), minus))
+            found.append(Difference(table_lines(rows)[0], len(mine), minus))
     return found
 
 

@@ -177,8 +177,9 @@ def _sail(world: ShipWorld, route: Route, plan: jax.Array, length: int) -> Saile
     begun: ShipState = world.begin(route.scenario)
     now = (begun, jnp.zeros(()), jnp.ones((), bool))
     (last, _, _), seen = jax.lax.scan(step, now, None, length=length)
-    arrived = seen[2].sum() > 0
-    return Sailed(*seen, jnp.where(arrived, 0.0, world.to_goal(last)))
+    path, sailing, reward, cost, nearest = seen
+    missed = jnp.where(reward.sum() > 0, 0.0, world.to_goal(last))
+    return Sailed(path, sailing, reward, cost, nearest, missed)
 
 
 @dataclass(frozen=True)
