@@ -22,8 +22,9 @@ from bcrl.learn.baselines.bc import BCAll
 from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.policy import Policy
 from bcrl.report.ship import describe_routes, make_map, map_page, read_coastline, write_map
-from bcrl.report.ship._map import CELL, headings, route_looks, sailed_water
+from bcrl.report.ship._map import headings, route_looks
 from bcrl.ship import make_ship_world, save_scenarios
+from bcrl.ship._water import CELL, sailed_water
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from test_ship_reports import CADASTRE
 
 from bcrl.errors import BCRLError
 from bcrl.report.ship import draw_map, make_map, map_page
-from bcrl.report.ship._map import MOST_CELLS, cell_size, sailed_water
 from bcrl.ship import (
     Box,
     Reports,
@@ -25,6 +24,7 @@ from bcrl.ship import (
     read_reports,
     save_scenarios,
 )
+from bcrl.ship._water import MOST_CELLS, cell_size, sailed_water
 
 YEARS = 3 * 365 * 24 * 3600
 

@@ -71,8 +71,10 @@ def test_the_table_holds_the_numbers_of_the_evaluation():
     read = Reader(ship_report_page(results()))
     head, *rows = read.rows
     assert head[:3] == ["", "budget", "ADE m"]
-    assert head[4:] == ["close quarters", "accel. m/s²", "speed m/s", "success", "cost", "kept?"]
+    assert head[4:8] == ["close quarters", "accel. m/s²", "speed m/s", "success"]
+    assert head[8:] == ["cost", "off water", "kept?"]
     lines = table_lines(results())
+    rows = rows[: len(lines)]
     assert [row[0] for row in rows] == ["expert"] + 3 * ["mine"] + 3 * ["other"]
     assert [row[1] for row in rows[:3]] == ["", "0.25 cost 4", "0.5 cost 8"]
     for row, line in zip(rows, lines, strict=True):

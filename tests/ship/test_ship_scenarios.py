@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from ship_maker import BOX, RULE, random_reports
+from ship_maker import BOX, RULE, random_reports, sea, straight
 
 from bcrl.errors import BCRLError
 from bcrl.ship import Rule, load_scenarios, make_scenarios, make_scene, save_scenarios, summarise
@@ -42,6 +42,29 @@ def test_the_split_is_by_time_and_the_congested_fifth_is_the_most_congested(smal
     rest = np.setdiff1d(np.arange(count), chosen)
     assert small_sea.congestion[chosen].min() >= small_sea.congestion[rest].max()
     assert small_sea.test[small_sea.evaluation].all()
+
+
+def test_validation_is_held_out_from_training_by_time(small_sea):
+    def times(which):
+        first = small_sea.first[small_sea.track[which]]
+        return first, first + small_sea.steps[which]
+
+    fitting, validation, test = (small_sea.part(name) for name in ("fitting", "validation", "test"))
+    assert not small_sea.test[[*fitting, *validation]].any()
+    assert times(fitting)[1].max() < times(validation)[0].min(), "no expert sails in both"
+    assert times(validation)[1].max() < times(test)[0].min()
+    left = np.setdiff1d(small_sea.training, [*fitting, *validation])
+    border = times(validation)[0].min(), times(test)[0].min()
+    begin, end = times(left)
+    crosses = (begin < border[0]) & (end >= border[0]) | (end >= border[1])
+    assert crosses.all(), "no more is left out"
+    assert abs(len(validation) + (end >= border[1]).sum() - 0.2 * len(small_sea.training)) < 1
+
+
+def test_a_log_too_short_for_a_validation_says_so(small_sea):
+    two = sea((0, 0, straight((0, 0), (5, 0), 40)), (1, 10, straight((0, 900), (5, 0), 40)))
+    with pytest.raises(BCRLError, match="none of 1 training scenarios is left for validation"):
+        two.part("validation")
 
 
 def test_scores_by_a_plain_count(small_sea):

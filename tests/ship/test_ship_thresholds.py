@@ -101,6 +101,8 @@ def test_the_verbs_take_thresholds_and_name_a_policy_file_alike(free_sea, policy
     assert "nan" not in said
     assert "cost 10" in said
     assert "expert" in said.split(), "a short name is not broken"
+    assert f"minus {names[0]}, in the same scenarios" in said
+    assert "+0.000 to +0.000" in said, "the same policy twice"
     assert list(dict.fromkeys(row.run for row in read_results(out, ShipResult))) == [*names, "expert"]
 
     sailed = ["--policies", *map(str, files), "--thresholds", "7", *sea]

@@ -1,6 +1,7 @@
 """Roll-outs, the experts' replay and log, the measures, the table and the map."""
 
 import os
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +21,7 @@ from bcrl.ship import (
     Quirks,
     ShipResult,
     Voyages,
+    allowed_costs,
     evaluate_ships,
     expert_log,
     make_scenarios,
@@ -332,6 +334,15 @@ def test_the_original_demo_file_gives_the_original_figures():
     # Being alone counted as close quarters: 22.2 % of steps reported, 15.7 % true.
     assert original.cost.sum() / 2387 == pytest.approx(0.222, abs=5e-4)
     assert careful.cost.sum() / 2387 == pytest.approx(0.157, abs=5e-4)
+
+
+def test_options_are_chosen_on_the_congested_fifth_of_validation(small_sea):
+    results = evaluate_ships({}, small_sea, part="validation")
+    among = small_sea.most_congested(small_sea.validation)
+    assert {result.scenario for result in results} == set(among.tolist())
+    assert {result.world for result in results} == {"ship validation"}
+    costly = replace(small_sea, expert_cost=np.arange(len(small_sea), dtype=np.int32))
+    assert allowed_costs(costly, (0.5,), part="validation").thresholds == 0.5 * np.median(among)
 
 
 def test_the_end_of_an_expert_is_the_goal(small_sea):

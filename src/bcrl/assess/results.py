@@ -4,7 +4,7 @@ import csv
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
@@ -158,19 +158,20 @@ K = TypeVar("K", bound=Result)
 def read_results(path: str | os.PathLike, kind: type[K] = Result) -> Results[K]:
     """The rows of a results.csv, checked; `kind` has the columns that are wanted."""
     wanted, found = columns(kind), read_columns(path)
-    if found != wanted:
+    needed = sum(field.default is MISSING for field in fields(kind))  # files of before have no others
+    if found not in (wanted, wanted[:needed]):
         odd = next((f"{name} is missing" for name in wanted if name not in found), "")
         odd = odd or next((f"{name} is one column too many" for name in found if name not in wanted), "")
         raise BCRLError(
             f"{path}: not a results file of this kind ({odd or 'the order of columns'}): evaluate again"
         )
-    results, lines = [], {}
+    results, lines, kinds = [], {}, [field.type for field in fields(kind)][: len(found)]
     with open(path, newline="", encoding="utf-8", errors="replace") as file:
         reader = csv.reader(file)
         next(reader)
         for number, row in enumerate(_rows(reader, path), start=2):
             try:
-                values = [field.type(text) for field, text in zip(fields(kind), row, strict=True)]  # type: ignore[operator]
+                values = [read(text) for read, text in zip(kinds, row, strict=True)]  # type: ignore[operator]
             except ValueError as error:
                 raise BCRLError(f"{path}: line {number} is damaged ({error}): evaluate again") from None
             result = kind(*values)

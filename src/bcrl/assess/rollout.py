@@ -57,6 +57,8 @@ def roll_out(
     given every transition; `tick` counts episodes.
     """
     world.check(policy.spec)
+    if world.cost_count != 1:
+        raise BCRLError(f"{world.name} has {world.cost_count} costs, but results are of one")
     shape = (len(thresholds), episodes)
     horizon = world.horizon or policy.spec.horizon
     goal = policy.goal(
@@ -127,7 +129,7 @@ def scan(
     record: bool = False,
     tick: Tick = lambda advance=1, note="": None,
 ) -> tuple[np.ndarray, Any]:
-    """Rows (steps made, n, 4) of n episodes: reward, cost, 1, whether the fallback acted; 0 after an end.
+    """Rows (steps made, n, 3 + k) of n episodes: reward, k costs, 1, whether the fallback acted; then 0.
 
     Then `world.trace` after every step, with leaves (steps made, n, ...); with `record` instead the
     observation, the action, whether it ended the episode, and the observation after it.
@@ -156,12 +158,12 @@ def scan(
 
 def _check(rows: np.ndarray, world: JaxWorld) -> None:
     """Refuses rewards that are not finite, and costs that are not finite or negative."""
-    bad = ~np.isfinite(rows[..., :2])
-    bad[..., 1] |= rows[..., 1] < 0
+    bad = ~np.isfinite(rows[..., :-2])
+    bad[..., 1:] |= rows[..., 1:-2] < 0
     if bad.any():
         step, episode, column = (int(place[0]) for place in np.nonzero(bad))
         raise BCRLError(
-            f"{world.name}: in episode {episode} the {('reward', 'cost')[column]} of step {step} is "
+            f"{world.name}: in episode {episode} the {'cost' if column else 'reward'} of step {step} is "
             f"{rows[step, episode, column]:g}; rewards must be finite, costs also 0 or more"
         )
 
@@ -195,7 +197,8 @@ def _segment(
         seen = observe(now.state)
         action, memory, insight = next_action(actor, begun, now.memory, step == 0, now.cost, now.reward, seen)
         after, reward, cost, terminal = world.step(now.state, action, key)
-        row = jnp.stack([reward, cost, jnp.ones_like(reward), insight.fallback])
+        spent = jnp.reshape(cost, -1)
+        row = jnp.concatenate([reward[None], spent, jnp.stack([jnp.ones_like(reward), insight.fallback])])
         alive = now.alive & (step < steps)
         state = jax.tree.map(lambda new, old: jnp.where(alive, new, old), after, now.state)
         after = _Running(state, memory, jnp.reshape(cost, now.cost.shape), reward, alive & ~terminal)

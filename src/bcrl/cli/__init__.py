@@ -44,6 +44,7 @@ VERBS = {
     "ship data": ("bcrl.cli.ship_data", "AIS logs to ship scenarios: ny-harbor, or files of your own"),
     "ship log": ("bcrl.cli.ship_log", "the experts' transitions of ship scenarios, as a log to learn from"),
     "ship evaluate": ("bcrl.cli.ship_evaluate", "run trained policies in the congested ship scenarios"),
+    "ship plan": ("bcrl.cli.ship_plan", "what is possible in ship scenarios, by a planner that knows them"),
     "ship show": ("bcrl.cli.ship_show", "one ship scenario on a map, with what policies do there"),
     "report": ("bcrl.cli.report", "results as a page with pictures"),
 }

@@ -17,8 +17,11 @@ class Command:
     """A scenario file of bcrl ship data."""
     out: Path
     """Log to write: .npz or .hdf5."""
-    part: Literal["training", "test", "congested"] = "training"
-    """Which scenarios: the first four fifths by time, the rest, or the congested fifth of the rest."""
+    part: Literal["training", "fitting", "validation", "test", "congested"] = "training"
+    """Which scenarios: the first four fifths by time, the rest (test), or the congested fifth of the rest.
+    Fitting and validation are the training scenarios cut in two by time, to choose options on."""
+    known_water: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Write two costs: close quarters, and each step that ends where few or no ships sailed before."""
     frame: Literal["ego", "world"] = "ego"
     """Observations and actions around the ship with the goal ahead, or along the box as in the original."""
     overwrite: bool = False
@@ -29,19 +32,18 @@ class Command:
 
         from bcrl.cli.out import check_file
         from bcrl.data import FORMATS
-        from bcrl.ship import expert_log, load_scenarios
+        from bcrl.ship import expert_log, known_water, load_scenarios
 
         check_file(self.out, tuple(FORMATS), self.overwrite)
         scenarios = load_scenarios(self.scenarios)
-        which = {
-            "training": scenarios.training,
-            "test": np.flatnonzero(scenarios.test),
-            "congested": scenarios.evaluation,
-        }[self.part]
-        log = expert_log(scenarios, which, frame=self.frame, source=self.scenarios.name)
+        which = scenarios.evaluation if self.part == "congested" else scenarios.part(self.part)
+        held = "validation" if self.part in ("fitting", "validation") else "test"
+        water = known_water(scenarios, held) if self.known_water else None
+        log = expert_log(scenarios, which, frame=self.frame, water=water, source=self.scenarios.name)
         log.save(self.out)
+        means = np.atleast_1d(log.episode_costs.mean(axis=0))
         print(
             f"{log.episode_count:,} episodes, {len(log):,} transitions, {log.observation_size} observations, "
-            f"mean cost {log.episode_costs.mean():.1f}: {self.out}"
+            f"mean cost {' and '.join(f'{x:.1f}' for x in means)}: {self.out}"
         )
         next_step("bcrl", "train", "--data", self.out, "--out", "runs/ships", "--family", "ship")

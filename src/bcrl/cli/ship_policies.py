@@ -44,11 +44,14 @@ def sail_runs(
     seed: int,
 ) -> "tuple[dict[str, Voyages], str]":
     """The voyages of the first policy of each run, and a sentence about what they were allowed to cost."""
-    from bcrl.ship import allowed_costs, sail_all
+    from bcrl.ship import OFF_WATER, allowed_costs, sail_all
 
     first = {name: policies[0] for name, policies in load_runs(places).items()}
     allowed = allowed_costs(scenarios, budgets, thresholds, needed=bool(first))
     sailed = sail_all(
         first, scenarios, which, allowed.thresholds, execution=execution, frame=frame, seed=seed
     )
-    return sailed, f"The policies were allowed {allowed}: a step in close quarters costs 1." if sailed else ""
+    note = f"The policies were allowed {allowed}: a step in close quarters costs 1."
+    if any(policy.spec.cost_count == 2 for policy in first.values()):
+        note += f" Those of two costs were allowed {OFF_WATER:g} steps off known water."
+    return sailed, note if sailed else ""

@@ -1,6 +1,7 @@
 """What every report has, whatever its results are of: the log, the training, how to use the policy."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -63,14 +64,17 @@ def table(head: Sequence[str], rows: Iterable[Piece], caption: Piece, label: str
 
 
 def cell(value: Estimate, digits: int) -> HTML:
-    """A mean and its interval."""
+    """A mean and its interval; empty for what was not measured."""
+    if math.isnan(value.mean):
+        return element("td", "")
     ends = f"{value.low:.{digits}f} to {value.high:.{digits}f}"
     return element("td", [f"{value.mean:.{digits}f}", element("small", ends)])
 
 
-def kept_cell(kept: Kept | None) -> HTML:
-    """kept, open or broken; empty where there is no threshold."""
-    return element("td", kept or "", **({"class_": "broken"} if kept is Kept.BROKEN else {}))
+def kept_cell(kept: Kept | None, second: Kept | None = None) -> HTML:
+    """kept, open or broken, also of a second cost; empty where there is no threshold."""
+    said = ", ".join(filter(None, (kept, second)))
+    return element("td", said, **({"class_": "broken"} if Kept.BROKEN in (kept, second) else {}))
 
 
 def check_same(methods: Iterable[str], dataset: Dataset | None, policies: Sequence[Policy]) -> None:

@@ -1,5 +1,6 @@
-"""Policies and experts in the congested test scenarios: one row per episode, and the paper's table."""
+"""Policies and experts in congested scenarios: one row per episode."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,16 +9,16 @@ import numpy as np
 
 from bcrl.assess.evaluation import identity
 from bcrl.assess.results import Result, Results, normalised_cost
-from bcrl.assess.statistics import Estimate, Kept, estimate, kept
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy
-from bcrl.ship._metrics import measure
-from bcrl.ship._rollout import Voyages, replay, sail
-from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._metrics import Measures, measure
+from bcrl.ship._rollout import OFF_WATER, Voyages, replay, sail, world_for
+from bcrl.ship._scenarios import Held, Scenarios
 from bcrl.ship._simulator import BUDGETS, Frame, ShipWorld, make_ship_world
 
 EXPERT = "expert"
+PLANNER = "planner"
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,28 @@ class ShipResult(Result):
     acceleration: float
     speed: float
     success: float
+    off_water: float = math.nan
+    """Share of steps that end off known water; NaN in results of before it was measured."""
+    off_water_cost: float = math.nan
+    """The number of these steps."""
+    off_water_threshold: float = math.nan
+    """How many were allowed; NaN for experts and policies of one cost."""
 
 
-MEASURES = ("ade", "gc_ade", "close_quarters", "acceleration", "speed", "success", "cost")
+MEASURES = (
+    *("ade", "gc_ade", "close_quarters", "acceleration", "speed", "success", "cost"),
+    *("off_water", "off_water_cost"),
+)
 
 
 def evaluate_ships(
     runs: Mapping[str, Sequence[Policy]],
     scenarios: Scenarios,
     *,
+    part: Held = "test",
     budgets: Sequence[float] = BUDGETS,
     thresholds: Sequence[float] | None = None,
+    off_water: float = OFF_WATER,
     episodes: int = 100,
     seed: int = 0,
     frame: Frame = "ego",
@@ -55,39 +67,49 @@ def evaluate_ships(
     candidates: int = 0,
     limit: int | None = None,
 ) -> Results[ShipResult]:
-    """Every policy at every budget, and the experts, in the congested fifth of the test.
+    """Every policy at every budget, and the experts, in the congested fifth of a part of the scenarios.
 
-    A budget is a share of the median cost of the experts there; `thresholds`, if given, are costs and take
-    the place of `budgets`. Policies of the same training seed meet the same scenarios, drawn without
-    repetition, whatever their method; the experts meet those of all seeds.
+    The part is the test, or validation to choose options on. A budget is a share of the median cost of the
+    experts there; `thresholds`, if given, are costs and take the place of `budgets`. Policies of the same
+    training seed meet the same scenarios, drawn without repetition, whatever their method; the experts meet
+    those of all seeds.
+    Policies of two costs may also make `off_water` steps off known water.
     """
-    allowed = allowed_costs(scenarios, budgets, thresholds, needed=bool(runs))
-    if EXPERT in runs:
-        raise BCRLError(f"a run is called {EXPERT!r}, as the rows of the log are; rename its folder")
+    allowed = allowed_costs(scenarios, budgets, thresholds, part=part, needed=bool(runs))
+    for taken in (EXPERT, PLANNER):
+        if taken in runs:
+            raise BCRLError(f"a run is called {taken!r}, as the {taken}s are; rename its folder")
     if episodes < 1:
         raise BCRLError(f"episodes is {episodes}, but must be at least 1")
-    world = make_ship_world(scenarios, frame=frame, limit=limit)
+    among = scenarios.congested(part)
+    world = make_ship_world(scenarios, among=among, frame=frame, limit=limit)
+    label = {"world": world_label(world, part)}
     results, seeds = [], {}
     for run, policies in runs.items():
         for policy in policies:
             trained = int(policy.provenance.get("seed", 0))
-            which = _draw(scenarios, episodes, seed, trained)
+            which = _draw(among, episodes, seed, trained)
             seeds[trained] = which
+            mine = world_for(policy, world, scenarios, part)
             voyages = sail(
                 policy,
-                world,
+                mine,
                 np.tile(which, len(allowed.thresholds)),
                 np.repeat(allowed.thresholds, len(which)),
+                off_water=off_water,
                 seed=seed * 1_000_003 + trained,
                 execution=execution,
                 candidates=candidates,
             )
             shares = np.repeat(allowed.shares, len(which))
-            who = identity(policy, execution) | {"run": run}
-            results += _rows(who, world, shares, voyages, scenarios)
-    for trained, which in (seeds or {0: _draw(scenarios, episodes, seed, 0)}).items():
-        unbound = np.full(len(which), np.nan)
-        results += _rows(_expert(trained), world, unbound, replay(world, scenarios, which), scenarios)
+            who = identity(policy, execution) | {"run": run} | label
+            if mine.cost_count == 2:
+                who["off_water_threshold"] = float(off_water)
+            results += episode_rows(who, world, shares, voyages, measure(voyages, scenarios, part))
+    for trained, which in (seeds or {0: _draw(among, episodes, seed, 0)}).items():
+        unbound, voyages = np.full(len(which), np.nan), replay(world, scenarios, which)
+        who = _expert(trained) | label
+        results += episode_rows(who, world, unbound, voyages, measure(voyages, scenarios, part))
     return Results(results)
 
 
@@ -114,9 +136,10 @@ def allowed_costs(
     budgets: Sequence[float] = BUDGETS,
     thresholds: Sequence[float] | None = None,
     *,
+    part: Held = "test",
     needed: bool = True,
 ) -> Allowed:
-    """The thresholds for budgets, which are shares of the median cost of the experts in the congested test.
+    """The thresholds for budgets: shares of the median cost of the experts in the congested fifth of a part.
 
     `thresholds` are costs and take the place of budgets. Shares of a median of 0 are refused if `needed`.
     """
@@ -125,19 +148,19 @@ def allowed_costs(
     if not len(given) or not np.isfinite(given).all() or given.min() < 0 or len(set(values)) < len(given):
         kind = "shares of the median expert's cost" if thresholds is None else "costs"
         raise BCRLError(f"{name} are {tuple(values)}, but must be different {kind} from 0 up")
-    median = float(np.median(scenarios.expert_cost[scenarios.evaluation]))
+    among = scenarios.congested(part)
+    median = float(np.median(scenarios.expert_cost[among]))
     if thresholds is not None:
         return Allowed(given, given / median if median else np.full(len(given), np.nan))
     if needed and not median:
         raise BCRLError(
-            f"the median cost of the experts in {len(scenarios.evaluation)} congested test scenarios is 0: "
+            f"the median cost of the experts in {len(among)} congested {part} scenarios is 0: "
             "every budget, a share of it, would be 0; give costs instead, such as --thresholds 5,10"
         )
     return Allowed(given * median, given)
 
 
-def _draw(scenarios: Scenarios, episodes: int, seed: int, trained: int) -> np.ndarray:
-    among = scenarios.evaluation
+def _draw(among: np.ndarray, episodes: int, seed: int, trained: int) -> np.ndarray:
     random = np.random.default_rng([seed, trained])
     return np.sort(random.permutation(among)[:episodes])
 
@@ -148,16 +171,20 @@ def _expert(seed: int) -> dict[str, Any]:
     return {**nothing, "method": EXPERT, "run": EXPERT, "seed": seed}
 
 
-def _rows(
-    who: dict[str, Any], world: ShipWorld, budgets: np.ndarray, voyages: Voyages, scenarios: Scenarios
+def world_label(world: ShipWorld, part: Held) -> str:
+    """The column world of results."""
+    return world.label if part == "test" else f"{world.label} {part}"
+
+
+def episode_rows(
+    who: dict[str, Any], world: ShipWorld, budgets: np.ndarray, voyages: Voyages, found: Measures
 ) -> Iterable[ShipResult]:
-    found = measure(voyages, scenarios)
+    """The rows of these episodes; `who` has the columns that name the run."""
     returns = voyages.reward.sum(axis=1)
     for i, threshold in enumerate(voyages.threshold):
         measures: dict[str, Any] = {name: float(getattr(found, name)[i]) for name in MEASURES}
         yield ShipResult(
             **who,
-            world=world.label,
             threshold=float(threshold),
             episode=i % len(set(voyages.scenario)),
             return_=float(returns[i]),
@@ -169,46 +196,3 @@ def _rows(
             scenario=int(voyages.scenario[i]),
             **measures,
         )
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of the paper's table: a run at one threshold, or the experts (threshold infinite)."""
-
-    run: str
-    budget: float
-    threshold: float
-    episodes: int
-    measures: dict[str, Estimate]
-    """By the names in MEASURES."""
-
-    @property
-    def kept(self) -> Kept | None:
-        """Whether the threshold is kept; None for experts, who have none."""
-        return None if self.run == EXPERT else kept(self.measures["cost"], self.threshold)
-
-    @property
-    def allowed(self) -> str:
-        """The budget, or the threshold where there is none; empty for experts."""
-        if self.run == EXPERT:
-            return ""
-        return f"cost {self.threshold:g}" if np.isnan(self.budget) else f"{self.budget:g}"
-
-
-def table_lines(results: Sequence[ShipResult]) -> list[Line]:
-    """The experts first, then the runs in their order, the tightest threshold first."""
-    names = list(dict.fromkeys(result.run for result in results))
-    names.sort(key=lambda name: name != EXPERT)
-    lines = []
-    for name in names:
-        mine = [result for result in results if result.run == name]
-        groups: dict[str, list[ShipResult]] = {}  # by text, since NaN is not equal to itself
-        for row in mine:
-            groups.setdefault(f"{row.threshold} {row.budget}", []).append(row)
-        for rows in sorted(groups.values(), key=lambda rows: rows[0].threshold):
-            seeds = np.array([row.seed for row in rows])
-            measures = {
-                key: estimate(np.array([getattr(row, key) for row in rows]), seeds) for key in MEASURES
-            }
-            lines.append(Line(name, rows[0].budget, rows[0].threshold, len(rows), measures))
-    return lines

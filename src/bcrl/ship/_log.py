@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bcrl.data import Dataset
+from bcrl.data import NO_SCHEMA, Dataset, Schema
 from bcrl.errors import BCRLError
 from bcrl.progress import progress
 from bcrl.ship._rule import SECONDS
@@ -16,14 +16,23 @@ from bcrl.ship._scene import HISTORY
 from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
 
 BATCH = 4096
+COSTS = ("close quarters", "off known water")
 
 
 def expert_log(
-    scenarios: Scenarios, which: np.ndarray | None = None, *, frame: Frame = "ego", source: str = ""
+    scenarios: Scenarios,
+    which: np.ndarray | None = None,
+    *,
+    frame: Frame = "ego",
+    water: np.ndarray | None = None,
+    source: str = "",
 ) -> Dataset:
-    """Transitions of these scenarios' experts (by default the training ones) until each reaches its goal."""
+    """Transitions of these scenarios' experts (by default the training ones) until each reaches its goal.
+
+    With `water`, such as `known_water(scenarios)`, there are two costs: close quarters, and leaving it.
+    """
     which = scenarios.training if which is None else np.asarray(which)
-    world = make_ship_world(scenarios, among=which, frame=frame)
+    world = make_ship_world(scenarios, among=which, frame=frame, water=water)
     states, place, heading = expert_states(scenarios, which)
     count = len(heading)
     parts = []
@@ -52,6 +61,7 @@ def expert_log(
         terminals=terminals[keep],
         timeouts=np.zeros(keep.sum(), bool),
         source=source,
+        schema=NO_SCHEMA if water is None else Schema(cost_names=COSTS),
     )
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from bcrl.ship._rollout import Voyages
 from bcrl.ship._rule import SECONDS
-from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._scenarios import Held, Scenarios
+from bcrl.ship._water import known_water, off_water
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,21 @@ class Measures:
     """1 if the goal was reached, else 0."""
     cost: np.ndarray
     """Steps within 555 m of another ship."""
+    off_water: np.ndarray
+    """Share of steps that end off known water."""
+    off_water_cost: np.ndarray
+    """Steps that end off known water."""
     length: np.ndarray
     """Steps."""
     fallback: np.ndarray
     """Share of steps on which the fallback acted."""
 
 
-def measure(voyages: Voyages, scenarios: Scenarios) -> Measures:
+def measure(voyages: Voyages, scenarios: Scenarios, part: Held = "test") -> Measures:
+    """The measures of these episodes; known is the water that ships sailed before the part began."""
     lengths = voyages.lengths
+    off = off_water(known_water(scenarios, part), scenarios.box, voyages.path[:, 1:, :2]) & voyages.sailing
+    off_cost = off.sum(axis=1)
     rows = [
         _one(scenarios.expert(index)[:, :2], voyages.path[i, : lengths[i] + 1])
         for i, index in enumerate(voyages.scenario)
@@ -51,6 +59,8 @@ def measure(voyages: Voyages, scenarios: Scenarios) -> Measures:
         speed=speed,
         success=voyages.success.astype(float),
         cost=cost,
+        off_water=off_cost / lengths,
+        off_water_cost=off_cost.astype(float),
         length=lengths,
         fallback=voyages.fallback.sum(axis=1) / lengths,
     )

@@ -1,7 +1,7 @@
 """Episodes in chosen scenarios, recorded step by step: of policies, and of the experts themselves."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -14,8 +14,12 @@ from bcrl.budget import Execution
 from bcrl.learn.protocol import Insight
 from bcrl.policy import Policy
 from bcrl.progress import progress
-from bcrl.ship._scenarios import Scenarios
+from bcrl.ship._scenarios import Held, Scenarios
 from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world
+from bcrl.ship._water import known_water
+
+OFF_WATER = 2.0
+"""Steps off known water that a policy of two costs is allowed by default."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Voyages:
     reward: np.ndarray
     """(episodes, steps), 0 after the end."""
     cost: np.ndarray
-    """(episodes, steps), 0 after the end."""
+    """(episodes, steps) 1 in close quarters, 0 after the end."""
     fallback: np.ndarray
     """(episodes, steps) whether the fallback chose the action."""
     success: np.ndarray
@@ -66,14 +70,21 @@ def sail(
     scenario: np.ndarray,
     threshold: np.ndarray,
     *,
+    off_water: float = OFF_WATER,
     seed: int = 0,
     execution: Execution | None = None,
     candidates: int = 0,
 ) -> Voyages:
-    """One episode per entry of `scenario` and `threshold`; each scenario's own time limit is its horizon."""
+    """One episode per entry of `scenario` and `threshold`; each scenario's own time limit is its horizon.
+
+    In a world of two costs, `off_water` steps off known water are allowed too.
+    """
     world.check(policy.spec)
+    allowed = np.asarray(threshold, float)
+    if world.cost_count == 2:
+        allowed = np.stack([allowed, np.full(len(allowed), off_water)], axis=1)
     goal = policy.goal(
-        threshold=threshold,
+        threshold=allowed,
         horizon=np.asarray(world.limit)[scenario],
         execution=execution,
         candidates=candidates,
@@ -88,6 +99,7 @@ def sail_all(
     which: Sequence[int] | np.ndarray,
     thresholds: Sequence[float] | np.ndarray,
     *,
+    off_water: float = OFF_WATER,
     seed: int = 0,
     frame: Frame = "ego",
     execution: Execution | None = None,
@@ -97,10 +109,18 @@ def sail_all(
         return {}
     world = make_ship_world(scenarios, frame=frame)
     scenario, threshold = np.repeat(which, len(thresholds)), np.tile(thresholds, len(which))
+    more: Any = {"off_water": off_water, "seed": seed, "execution": execution}
     return {
-        name: sail(policy, world, scenario, threshold, seed=seed, execution=execution)
+        name: sail(policy, world_for(policy, world, scenarios), scenario, threshold, **more)
         for name, policy in policies.items()
     }
+
+
+def world_for(policy: Policy, world: ShipWorld, scenarios: Scenarios, part: Held = "test") -> ShipWorld:
+    """The world with the costs of the policy: it, or the same with leaving known water as a second cost."""
+    if policy.spec.cost_count == 1:
+        return world
+    return replace(world, water=jnp.asarray(known_water(scenarios, part)))
 
 
 def replay(world: ShipWorld, scenarios: Scenarios, scenario: np.ndarray) -> Voyages:
@@ -136,7 +156,7 @@ def _voyages(
     keys = jax.vmap(lambda key: jax.random.split(key, len(scenario)))(keys)
     with progress("sailing", longest, "steps") as tick:
         rows, (path, reached) = scan(actor, world, states, begun, keys, observe=observe, tick=tick)
-    reward, cost, sailing, fallback = rows.T  # each (episodes, steps)
+    reward, cost, *_, sailing, fallback = rows.T  # each (episodes, steps)
     return Voyages(
         scenario=scenario,
         threshold=threshold,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ GOAL_METRES = 200.0
 CLOSE_METRES = 555.0
 """Three cables: nearer than this to another vessel is a close-quarters situation."""
 TEST_SHARE = 0.2
+"""Of the scenarios, the last by start; and of the training scenarios those to choose options on."""
+Part = Literal["training", "fitting", "validation", "test"]
+Held = Literal["validation", "test"]
+"""The parts that policies are evaluated on."""
 CONGESTED_SHARE = 0.2
 
 
@@ -78,9 +82,42 @@ class Scenarios:
         return np.flatnonzero(~self.test)
 
     @cached_property
+    def validation(self) -> NDArray[np.int64]:
+        """To choose options on: the last fifth of `training`, less what lasts into the test."""
+        late = self.training[-max(1, round(TEST_SHARE * len(self.training))) :]
+        return late[self._end(late) < self._start(np.flatnonzero(self.test))]
+
+    @cached_property
+    def fitting(self) -> NDArray[np.int64]:
+        """To learn from while options are chosen: what of `training` ends before validation begins."""
+        return self.training[self._end(self.training) < self._start(self.validation)]
+
+    @cached_property
     def evaluation(self) -> NDArray[np.int64]:
         """The congested fifth of the test scenarios."""
-        return self.most_congested(np.flatnonzero(self.test))
+        return self.congested("test")
+
+    def part(self, name: Part) -> NDArray[np.int64]:
+        """The scenarios of a part, at least one."""
+        found = np.flatnonzero(self.test) if name == "test" else getattr(self, name)
+        if not len(found):
+            raise BCRLError(
+                f"none of {len(self.training)} training scenarios is left for {name}: those of fitting end "
+                "before validation begins, those of validation before the test; take a longer log"
+            )
+        return found
+
+    def congested(self, part: Held) -> NDArray[np.int64]:
+        """The fifth of a part on which policies are evaluated."""
+        return self.most_congested(self.part(part))
+
+    def _start(self, which: NDArray[np.int64]) -> int:
+        """The clock when the first of these scenarios begins."""
+        return int(self.first[self.track[which]].min()) if len(which) else 0
+
+    def _end(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The clock at the last sample of each."""
+        return self.first[self.track[which]] + self.steps[which]
 
     def check(self, scenario: int) -> None:
         """Refuses a number that no scenario has."""

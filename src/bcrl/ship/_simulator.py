@@ -17,6 +17,7 @@ from bcrl.learn.protocol import Spec
 from bcrl.ship._rule import MAX_SPEED, SECONDS
 from bcrl.ship._scenarios import CLOSE_METRES, GOAL_METRES, Scenarios
 from bcrl.ship._scene import HISTORY, make_scene
+from bcrl.ship._water import cell_of, cell_size
 from bcrl.worlds import JaxWorld, Step
 from bcrl.worlds.protocol import check_sizes
 
@@ -77,6 +78,8 @@ class Traffic(NamedTuple):
 class ShipWorld(JaxWorld):
     """Sail from a ship's first logged place to its last; within 555 m of another ship a step costs 1.
 
+    With `water` there is a second cost: 1 for a step that ends off it.
+
     An action is how far to go in the next 10 s along both axes, and by how much to turn, each in [-1, 1]. The
     heading does not influence the motion, as in the original. An episode ends within 200 m of the goal (with
     reward 100), outside the box, and at the scenario's own time limit: unlike other worlds this one applies
@@ -103,6 +106,10 @@ class ShipWorld(JaxWorld):
     """(scenarios,) steps after which an episode ends."""
     among: jax.Array = eqx.field(kw_only=True)
     """(n,) the scenarios `reset` draws from."""
+    water: jax.Array | None = eqx.field(kw_only=True)
+    """(rows, columns) bool: cells from the south-west in which a step has no second cost."""
+    cell: float = eqx.field(kw_only=True, static=True)
+    """Metres of a cell of `water`."""
     size: tuple[float, float] = eqx.field(kw_only=True, static=True)
     """Of the box, in metres."""
     frame: Frame = eqx.field(kw_only=True, static=True)
@@ -116,6 +123,10 @@ class ShipWorld(JaxWorld):
         if self.frame == "ego":
             return 5 * ships + 6
         return (4 if self.quirks.padding == "zeros" else 5) * ships + 2
+
+    @property
+    def cost_count(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 1 if self.water is None else 2
 
     @property
     def observation_bound(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -157,6 +168,9 @@ class ShipWorld(JaxWorld):
             reward = jnp.where(reached, 1.0, jnp.where(outside | late, -100.0, 0.0))
         watched = after if self.quirks.cost_timing == "after" else state
         cost = (self.nearest(watched) < CLOSE_METRES).astype(jnp.float32)
+        if self.water is not None:
+            off = ~self.water[cell_of(place, self.cell, self.water.shape)]
+            cost = jnp.stack([cost, off.astype(jnp.float32)])
         return after, reward, cost, reached | outside | late
 
     def trace(self, state: ShipState) -> tuple[jax.Array, jax.Array]:
@@ -262,12 +276,14 @@ def make_ship_world(
     among: np.ndarray | None = None,
     frame: Frame = "ego",
     limit: int | None = None,
+    water: np.ndarray | None = None,
     quirks: Quirks = Quirks(),  # noqa: B008 (frozen)
     noise: float = 0.0,
 ) -> ShipWorld:
     """The world of a scenario file. `reset` draws from `among`, by default the congested fifth of the test.
 
     `limit` is the number of steps after which every episode ends, by default twice those of its expert.
+    `water`, such as `known_water(scenarios)`, makes leaving it a second cost.
     """
     among = scenarios.evaluation if among is None else np.asarray(among)
     if not len(among) or among.min() < 0 or among.max() >= len(scenarios):
@@ -291,6 +307,8 @@ def make_ship_world(
         ship=jnp.asarray(scenarios.ship[scenarios.track], jnp.float32),
         limit=jnp.asarray(limits, jnp.int32),
         among=jnp.asarray(among, jnp.int32),
+        water=None if water is None else jnp.asarray(water),
+        cell=cell_size(scenarios.box),
         size=scenarios.box.size,
         frame=frame,
         quirks=quirks,

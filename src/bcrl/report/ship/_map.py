@@ -21,12 +21,8 @@ from bcrl.report.markup import HTML, data_script, element
 from bcrl.report.ship._coastline import Coastline
 from bcrl.report.ship._tracks import Map, Route
 from bcrl.report.theme import DARK, LIGHT
-from bcrl.ship import CLOSE_METRES, GOAL_METRES, SECONDS, Box, Scenarios
+from bcrl.ship import CLOSE_METRES, GOAL_METRES, SECONDS, Scenarios, cell_size, sailed_water
 
-CELL = 50.0
-"""Metres: the size of a cell of sailed water, about a step of a ship."""
-MOST_CELLS = 4_000_000
-"""A box with more of them, 100 km by 100 km, has larger cells."""
 WATER = {LIGHT: "#dcebf5", DARK: "#1c3040"}
 SERIES = (0, 2, 3, 5, 4, 1)
 """Colours of a report's series in this order: orange last, since close quarters have a similar colour."""
@@ -70,22 +66,6 @@ def when(scenarios: Scenarios, scenario: int) -> str:
     """Its start in words, such as 6 December 2020, 19:32 UTC."""
     start = start_time(scenarios, scenario)
     return f"{start.day} {start:%B %Y, %H:%M} UTC"
-
-
-def cell_size(box: Box) -> float:
-    """Metres: CELL, or in a large box the multiple of it that makes about MOST_CELLS cells."""
-    columns, rows = (np.ceil(metres / CELL) for metres in box.size)
-    return CELL * float(np.ceil(np.sqrt(columns * rows / MOST_CELLS)))
-
-
-def sailed_water(scenarios: Scenarios) -> np.ndarray:
-    """(rows, columns) bool from the south-west: cells in which any ship of the log ever was."""
-    cell = cell_size(scenarios.box)
-    columns, rows = (int(np.ceil(metres / cell)) for metres in scenarios.box.size)
-    column, row = (scenarios.samples[:, :2] // cell).astype(int).T
-    cells = np.zeros((rows, columns), bool)
-    cells[np.clip(row, 0, rows - 1), np.clip(column, 0, columns - 1)] = True
-    return cells
 
 
 def headings(place: np.ndarray, present: np.ndarray) -> np.ndarray:

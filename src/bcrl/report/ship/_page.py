@@ -23,19 +23,23 @@ from bcrl.report.ship._tracks import make_map
 from bcrl.report.theme import MARKERS, PAGE
 from bcrl.ship import (
     EXPERT,
+    PAIRED,
     Line,
     Measures,
     Scenarios,
     ShipResult,
     Voyages,
+    differences,
     make_ship_world,
     measure,
+    reference_run,
     replay,
     table_lines,
 )
 
 DIGITS = {
     "ade": 0, "gc_ade": 1, "close_quarters": 3, "acceleration": 4, "speed": 2, "success": 2, "cost": 1,
+    "off_water": 3,
 }  # fmt: skip
 HEAD = (
     "ADE m",
@@ -45,11 +49,13 @@ HEAD = (
     "speed m/s",
     "success",
     "cost",
+    "off water",
 )
 """The measures as the table of `bcrl ship evaluate` names them."""
 MEANING = (
     "Close quarters: share of steps that end within 555 m of another ship; each of them costs 1. "
-    "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length."
+    "ADE: mean distance to the expert at the same time; GC-ADE: the paper's, which falls with the length. "
+    "Off water: share of steps that end where few or no ships sailed before."
 )
 
 
@@ -73,15 +79,20 @@ def ship_report_page(
     policy_file: str = "policy.bcrl",
     command: str = "",
     more: Sequence[Part] = (),
+    reference: str | None = None,
 ) -> str:
-    """The page as text, like `bcrl.report.report_page`, with the measures of ships."""
+    """The page as text, like `bcrl.report.report_page`, with the measures of ships.
+
+    `reference` is the run that others are compared with, by default a clone or else the experts.
+    """
     if not results:
         raise BCRLError("the results hold no episode: run bcrl ship evaluate with --out first")
     names = run_names(results)
     check_same([result.method for result in results if result.run != EXPERT], dataset, policies)
     lines = table_lines(results)
     title = f"{words.listed(names or ['Experts'])} among ships"
-    scenarios = words.count(len({result.scenario for result in results}), "congested test scenario")
+    part = "validation" if results[0].world.endswith("validation") else "test"
+    scenarios = words.count(len({result.scenario for result in results}), f"congested {part} scenario")
     lead = f"{words.count(len(names), 'run')} in {scenarios}, beside the experts of the log."
     if not names:
         lead = f"The experts of the log in {scenarios}."
@@ -94,6 +105,7 @@ def ship_report_page(
     main = around("main", [
         _pictures(names, lines) if names else "",
         _numbers(lines, len({result.seed for result in results})),
+        _paired(results, reference_run(results, reference)),
         *more,
         about(dataset, policies),
         usage(policies, policy_file, thresholds[len(thresholds) // 2]) if names else "",
@@ -191,7 +203,7 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
             element("th", line.run, scope="row"),
             element("td", _budget(line)),
             [cell(line.measures[name], digits) for name, digits in DIGITS.items()],
-            kept_cell(line.kept),
+            kept_cell(line.kept, line.kept_water),
         ])
         for line in lines
     ]  # fmt: skip
@@ -203,10 +215,32 @@ def _numbers(lines: Sequence[Line], seeds: int) -> HTML:
     )
 
 
+def _paired(results: Sequence[ShipResult], reference: str) -> Piece:
+    """Each run minus the reference in the same scenarios; empty if there is none."""
+    found = differences(results, reference) if reference else []
+    if not found:
+        return ""
+    rows = [
+        element("tr", [
+            element("th", one.line.run, scope="row"),
+            element("td", _budget(one.line)),
+            [cell(one.measures[name], DIGITS[name]) for name in PAIRED],
+            element("td", str(one.pairs)),
+        ])
+        for one in found
+    ]  # fmt: skip
+    names = dict(zip(DIGITS, HEAD, strict=True))
+    caption = "Differences with their 95 % intervals over training seeds and scenarios, paired by scenario"
+    title = f"Minus {reference}, in the same scenarios"
+    head = ("", "budget", *(names[name] for name in PAIRED), "pairs")
+    return section(title, table(head, rows, caption, "Differences", class_="named"))
+
+
 def _budget(line: Line) -> Piece:
     if line.run == EXPERT or np.isnan(line.budget):
         return line.allowed
-    return [line.allowed, element("small", f"cost {line.threshold:g}")]
+    more = "" if line.kept_water is None else f", off water {line.off_water:g}"
+    return [line.allowed, element("small", f"cost {line.threshold:g}{more}")]
 
 
 def _verdict(name: str, lines: Sequence[Line]) -> str:

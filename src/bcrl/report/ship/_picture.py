@@ -12,16 +12,14 @@ from bcrl.report.ship._coastline import Coastline
 from bcrl.report.ship._map import (
     DASHES,
     WATER,
-    cell_size,
     describe_routes,
     headings,
     route_styles,
-    sailed_water,
     when,
 )
 from bcrl.report.ship._tracks import Map, Route
 from bcrl.report.theme import LIGHT
-from bcrl.ship import CLOSE_METRES, GOAL_METRES, Scenarios
+from bcrl.ship import CLOSE_METRES, GOAL_METRES, Scenarios, cell_size, sailed_water
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
