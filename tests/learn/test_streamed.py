@@ -1,4 +1,4 @@
-"""A log on disk trains to the same policies as in memory, bit for bit."""
+"""A log on disk gives the same batches as in memory, and the same policies up to rounding."""
 
 from pathlib import Path
 
@@ -46,13 +46,17 @@ def points(method, log, seeds, log_every=10) -> list:
     return [(point.step, leaves(point.state), point.metrics) for point in found]  # copies: states are reused
 
 
+def assert_close(one, other, words: str = "") -> None:
+    """The programs differ in where a batch comes from, and with it in the last bit of a sum."""
+    for x, y in zip(leaves(one), leaves(other), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=words)
+
+
 def assert_same(one: list, other: list) -> None:
     assert [step for step, *_ in one] == [step for step, *_ in other]
     for (step, states, metrics), (_, others, other_metrics) in zip(one, other, strict=True):
-        for x, y in zip(states, others, strict=True):
-            np.testing.assert_array_equal(x, y, err_msg=f"step {step}")
-        for name in metrics or {}:
-            np.testing.assert_array_equal(metrics[name], other_metrics[name])
+        assert_close(states, others, f"step {step}")
+        assert_close(metrics, other_metrics, f"step {step}")
 
 
 @pytest.mark.parametrize("name", ["bcrl", "bc-safe"])
@@ -83,10 +87,9 @@ def test_methods_with_arrays_of_their_own_sample_the_same(name, tiny_log, disk_l
 def test_fit_gives_the_same_policy(disk_log, tiny_method, tiny_run):
     """Fingerprint, metrics, networks and observed range."""
     again = fit(disk_log, tiny_method, seeds=(0, 10), steps=40, log_every=10)
-    assert again.metrics == tiny_run.metrics
+    assert_close(again.metrics, tiny_run.metrics)
     assert again.provenance["data_sha256"] == tiny_run.provenance["data_sha256"]
-    for x, y in zip(leaves(again.policy(10).learned), leaves(tiny_run.policy(10).learned), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_close(again.policy(10).learned, tiny_run.policy(10).learned)
     for x, y in zip(again.observed, tiny_run.observed, strict=True):
         np.testing.assert_array_equal(x, y)
 
