@@ -1,8 +1,10 @@
 """A log on disk gives the same batches as in memory, and the same policies up to rounding."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 from bcrl.train.run import fit
 
-SMALL = {"hidden": (8,), "batch_size": 8}
+SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 8}
 
 
 @pytest.fixture
@@ -68,14 +70,15 @@ def test_a_log_on_disk_trains_to_the_same_states(tiny_log, disk_log):
 @pytest.mark.parametrize("name", ["bcq-lag", "ccac", "cpq"])
 def test_methods_with_arrays_of_their_own_sample_the_same(name, tiny_log, disk_log):
     """Initial states, ranges of the log and a penalty come beside the rows."""
-    threshold = {} if name == "ccac" else {"threshold": 5.0}
+    threshold: dict[str, Any] = {} if name == "ccac" else {"threshold": 5.0}
     method = make_method(name, **SMALL, **threshold)
     here, there = (method.prepare(log, Normaliser.of(log.observations)) for log in (tiny_log, disk_log))
     keys = seed_keys((3, 4))
     (rows,) = streamed.read_ahead(method, there, keys, iter([streamed.Span(5, 3)]))
+    assert rows is not None
     placed = streamed.on_device(there)
     for seed, step in ((0, 0), (1, 2)):
-        key = streamed.step_keys(keys[seed], 5 + step)[0]
+        key = streamed.step_keys(keys[seed], jnp.asarray(5 + step))[0]
         one = method.sample(here, key)
         other = method.sample(streamed.with_rows(placed, rows[seed, step]), key)
         for x, y in zip(leaves(one), leaves(other), strict=True):
@@ -89,6 +92,7 @@ def test_fit_gives_the_same_policy(disk_log, tiny_method, tiny_run):
     assert_close(again.metrics, tiny_run.metrics)
     assert again.provenance["data_sha256"] == tiny_run.provenance["data_sha256"]
     assert_close(again.policy(10).learned, tiny_run.policy(10).learned)
+    assert again.observed is not None
     for x, y in zip(again.observed, tiny_run.observed, strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -114,7 +118,8 @@ def test_a_table_too_large_for_the_device_is_on_disk(monkeypatch, tiny_log, tiny
 
 @pytest.mark.parametrize("name", ["cdt", "coptidice"])
 def test_methods_that_need_the_log_in_memory_refuse(name, disk_log):
-    method = make_method(name, **({"threshold": 5.0} if name == "coptidice" else {}))
+    threshold: dict[str, Any] = {"threshold": 5.0} if name == "coptidice" else {}
+    method = make_method(name, **threshold)
     with pytest.raises(BCRLError, match=rf"tiny\.npz: stays on disk, but {name} needs it in memory"):
         fit(disk_log, method, steps=1)
 

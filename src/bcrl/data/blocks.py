@@ -72,7 +72,7 @@ def take(array: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     order = np.argsort(rows, kind="stable")
     places = (start + place + rows[order].astype(np.int64) * size).tolist()  # beyond int32
     taken = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    target = memoryview(taken.reshape(-1).view(np.uint8))
+    target = taken.reshape(-1).view(np.uint8).data
     read = 0
     _announce(handle, places[:ROWS_AT_ONCE], size)
     for number, (at, goal) in enumerate(zip(places, (order * size).tolist(), strict=True)):
