@@ -153,15 +153,22 @@ def test_row_counts_are_compared_before_arrays_are_read(arrays, tmp_path, monkey
         load_data(path)
 
 
-@pytest.mark.parametrize(("rows", "words"), [(10**13, "this machine has"), (10**8, "more than any log")])
-def test_arrays_larger_than_the_machine_or_the_file_are_refused(rows, words, tmp_path):
+@pytest.mark.parametrize(
+    ("rows", "storage", "words"),
+    [
+        (10**13, "memory", "this machine has"),
+        (10**13, "auto", "more than any log"),
+        (10**8, "memory", "more than any log"),
+    ],
+)
+def test_arrays_larger_than_the_machine_or_the_file_are_refused(rows, storage, words, tmp_path):
     path = tmp_path / "log.hdf5"
     with h5py.File(path, "w") as file:
         for name in FIELDS:
             shape = (rows, 1) if name in ("observations", "next_observations", "actions") else (rows,)
             file.create_dataset(name, shape, "f4", chunks=(1024,) + (1,) * (len(shape) - 1))
     with pytest.raises(BCRLError, match=words):
-        load_data(path)
+        load_data(path, storage=storage)
 
 
 def npy(array: np.ndarray, claimed: tuple[int, ...] | None = None) -> bytes:

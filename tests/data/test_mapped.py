@@ -90,7 +90,7 @@ def test_faults_are_found_in_any_block(field, value, words, storage, tiny_log, t
     arrays = {name: np.array(x, np.float64) for name, x in tiny_log.arrays().items()}
     arrays[field][57, 1] = value
     for save in (np.savez, np.savez_compressed):
-        save(tmp_path / "bad.npz", **arrays)
+        save(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
         with pytest.raises(BCRLError, match=words):
             load_data(tmp_path / "bad.npz", storage=storage)
 

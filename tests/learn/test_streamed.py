@@ -1,8 +1,10 @@
-"""A log on disk trains to the same policies as in memory, bit for bit."""
+"""A log on disk gives the same batches as in memory, and the same policies up to rounding."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 from bcrl.train.run import fit
 
-SMALL = {"hidden": (8,), "batch_size": 8}
+SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 8}
 
 
 @pytest.fixture
@@ -46,47 +48,51 @@ def points(method, log, seeds, log_every=10) -> list:
     return [(point.step, leaves(point.state), point.metrics) for point in found]  # copies: states are reused
 
 
+def assert_close(one, other, words: str = "") -> None:
+    """The programs differ in where a batch comes from, and with it in the last bit of a sum."""
+    for x, y in zip(leaves(one), leaves(other), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=words)
+
+
 def assert_same(one: list, other: list) -> None:
     assert [step for step, *_ in one] == [step for step, *_ in other]
     for (step, states, metrics), (_, others, other_metrics) in zip(one, other, strict=True):
-        for x, y in zip(states, others, strict=True):
-            np.testing.assert_array_equal(x, y, err_msg=f"step {step}")
-        for name in metrics or {}:
-            np.testing.assert_array_equal(metrics[name], other_metrics[name])
+        assert_close(states, others, f"step {step}")
+        assert_close(metrics, other_metrics, f"step {step}")
 
 
-@pytest.mark.parametrize("name", ["bcrl", "bc-safe"])
-def test_a_log_on_disk_trains_to_the_same_states(name, tiny_log, disk_log):
-    """Step by step; of BC-Safe, on the episodes it chooses."""
-    threshold = {"threshold": float(np.median(tiny_log.episode_costs))} if name == "bc-safe" else {}
-    method = make_method(name, **SMALL, **threshold)
+def test_a_log_on_disk_trains_to_the_same_states(tiny_log, disk_log):
+    """Point by point, on the episodes that BC-Safe chooses; BCRL is trained below."""
+    method = make_method("bc-safe", **SMALL, threshold=float(np.median(tiny_log.episode_costs)))
     assert_same(points(method, tiny_log, (3,)), points(method, disk_log, (3,)))
 
 
 @pytest.mark.parametrize("name", ["bcq-lag", "ccac", "cpq"])
 def test_methods_with_arrays_of_their_own_sample_the_same(name, tiny_log, disk_log):
     """Initial states, ranges of the log and a penalty come beside the rows."""
-    threshold = {} if name == "ccac" else {"threshold": 5.0}
+    threshold: dict[str, Any] = {} if name == "ccac" else {"threshold": 5.0}
     method = make_method(name, **SMALL, **threshold)
     here, there = (method.prepare(log, Normaliser.of(log.observations)) for log in (tiny_log, disk_log))
     keys = seed_keys((3, 4))
     (rows,) = streamed.read_ahead(method, there, keys, iter([streamed.Span(5, 3)]))
+    assert rows is not None
     placed = streamed.on_device(there)
     for seed, step in ((0, 0), (1, 2)):
-        key = streamed.step_keys(keys[seed], 5 + step)[0]
+        key = streamed.step_keys(keys[seed], jnp.asarray(5 + step))[0]
         one = method.sample(here, key)
         other = method.sample(streamed.with_rows(placed, rows[seed, step]), key)
         for x, y in zip(leaves(one), leaves(other), strict=True):
             np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.slow
 def test_fit_gives_the_same_policy(disk_log, tiny_method, tiny_run):
     """Fingerprint, metrics, networks and observed range."""
     again = fit(disk_log, tiny_method, seeds=(0, 10), steps=40, log_every=10)
-    assert again.metrics == tiny_run.metrics
+    assert_close(again.metrics, tiny_run.metrics)
     assert again.provenance["data_sha256"] == tiny_run.provenance["data_sha256"]
-    for x, y in zip(leaves(again.policy(10).learned), leaves(tiny_run.policy(10).learned), strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert_close(again.policy(10).learned, tiny_run.policy(10).learned)
+    assert again.observed is not None
     for x, y in zip(again.observed, tiny_run.observed, strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -112,7 +118,8 @@ def test_a_table_too_large_for_the_device_is_on_disk(monkeypatch, tiny_log, tiny
 
 @pytest.mark.parametrize("name", ["cdt", "coptidice"])
 def test_methods_that_need_the_log_in_memory_refuse(name, disk_log):
-    method = make_method(name, **({"threshold": 5.0} if name == "coptidice" else {}))
+    threshold: dict[str, Any] = {"threshold": 5.0} if name == "coptidice" else {}
+    method = make_method(name, **threshold)
     with pytest.raises(BCRLError, match=rf"tiny\.npz: stays on disk, but {name} needs it in memory"):
         fit(disk_log, method, steps=1)
 
