@@ -119,8 +119,8 @@ def sweep_speed(words: argparse.Namespace) -> dict:
     apart = len(alone) / sum(1 / row["seed_steps_per_second"] for row in alone)
     return {
         "sweep": {name: list(values) for name, values in grid.items()},
-        "hidden": method.hidden,
-        "batch": method.batch_size,
+        "hidden": getattr(method, "hidden", None),
+        "batch": getattr(method, "batch_size", None),
         "settings": len(methods),
         "seeds": len(seeds),
         "together": {

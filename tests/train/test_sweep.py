@@ -244,6 +244,7 @@ def test_words_of_a_sweep(tiny_method):
     assert list(settings(tiny_method, hidden=[(8, 4)], tau_c=[0.1 + 0.2])) == [
         "hidden=8x4,tau_c=0.30000000000000004"
     ]
+    assert read_grid(type(tiny_method), []) == {}
     for wrong, said in {
         "0.2": "must begin with an option",
         "tau_c=x": "tau_c is 'x', but must be a number",

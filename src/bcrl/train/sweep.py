@@ -104,14 +104,14 @@ def read_grid(kind: type[Method], words: Sequence[str]) -> dict[str, list[Any]]:
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     grid: dict[str, list[Any]] = {}
     name = ""
-    for word in ",".join(words).split(","):
-        given, equals, text = word.rpartition("=")
+    for word in itertools.chain.from_iterable(given.split(",") for given in words):
+        option, equals, text = word.rpartition("=")
         if equals:
-            name = given.replace("-", "_")
+            name = option.replace("-", "_")
             if name not in known:
-                raise BCRLError(f"--sweep: {kind.name} has no option {given!r}{did_you_mean(name, known)}")
+                raise BCRLError(f"--sweep: {kind.name} has no option {option!r}{did_you_mean(name, known)}")
             if name in grid:
-                raise BCRLError(f"--sweep: {given} is there twice: give all its values at once")
+                raise BCRLError(f"--sweep: {option} is there twice: give all its values at once")
         elif not name:
             raise BCRLError(f"--sweep is {word!r}, but must begin with an option, such as tau_c=0.2,0.3")
         try:
