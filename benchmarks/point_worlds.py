@@ -131,8 +131,8 @@ def late_burst(threshold: float) -> np.ndarray:
     return speed[:, None]
 
 
-def anchors() -> str:
-    """What a planner that knows the world earns within each threshold, over the evaluation's 20 starts."""
+def anchors(starts: int) -> str:
+    """What a planner that knows the world earns within each threshold, over some starts."""
     thresholds = (0.0, *THRESHOLDS, 200.0)
     lines = [
         f"| world | {' | '.join(f'κ = {threshold:g}' for threshold in thresholds)} |",
@@ -143,7 +143,7 @@ def anchors() -> str:
         ("point-run", at_speed, late_burst, 0.3),
     ):
         world = built_in_world(name)
-        bought = plan_episodes(world, follow, start, spread, thresholds)
+        bought = plan_episodes(world, follow, start, spread, thresholds, episodes=starts)
         earned, spent = world.normalise(bought.returns), bought.costs
         error = earned.std(axis=1, ddof=1) / np.sqrt(earned.shape[1])
         cells = [
@@ -159,9 +159,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/point-worlds"))
     parser.add_argument("--steps", type=int, help="gradient steps of each run (default: the preset's)")
     parser.add_argument("--anchor", action="store_true", help="only what a planner earns")
+    parser.add_argument("--starts", type=int, default=20, help="episodes of --anchor, two or more")
     words = parser.parse_args()
     if words.anchor:
-        print(anchors())
+        print(anchors(words.starts))
         return
     study = Study(words.out, words.steps)
     tables = f"{promises(study)}\n\n{variants(study)}\n"

@@ -107,9 +107,9 @@ def plan_episodes(
     *,
     episodes: int = 20,
     seed: int = 0,
-    how: Search = Search(population=128, elites=12, iterations=150, restarts=1),  # noqa: B008 (frozen)
+    how: Search = Search(population=128, elites=12, iterations=60, restarts=1),  # noqa: B008 (frozen)
 ) -> Bought:
-    """The best return found within each threshold, from the starts that `bcrl.evaluate` with this seed has.
+    """The best return found within each threshold, from random starts.
 
     A plan is what to follow, at knots (n, r) over the episode; `follow(state, target)` is the action towards
     the target (r,) of a step. Searches begin at the plan `start(threshold)`, and at the best plan for the
