@@ -102,7 +102,7 @@ def test_the_graphs_say_what_they_are(tmp_path):
         ("bc-all", {"candidates": 3}, "bc-all tracks no budget"),
         ("bc-all", {"out_of_range": "fallback"}, "has no fallback"),
         ("bcrl", {"execution": "hard"}, "execution is 'hard'"),
-        ("bcrl", {"candidates": 20_000}, "10,000 at most"),
+        ("bcrl", {"candidates": 20_000}, "up to 10,000"),
     ],
 )
 def test_what_no_graph_can_do_is_refused(name, how, words, tmp_path):

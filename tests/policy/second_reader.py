@@ -66,14 +66,21 @@ def first_step(path: Path, observation: list[float], threshold: float, horizon: 
     gamma = options["gamma_cost"]
     budget = threshold / unit * (1 - gamma**horizon) / ((1 - gamma) * horizon)
     slack = budget - value
-    if slack >= options["fallback_below"]:
+
+    def cost(action: list[float]) -> float:
+        return max(layers(tensors, ".cost_critic", j, [*features, *action])[0] for j in (0, 1))
+
+    allowed = slack >= options["fallback_below"]
+    if allowed:
         shown = math.log1p(min(max(slack, 0.0), tensors[".slack_limit"]["values"][0]))
         out = layers(tensors, ".actor.trunk", None, [*features, shown])
-    else:
+        action = [math.tanh(v) for v in out[: len(out) // 2]]
+        allowed = not options["check_action"] or cost(action) <= slack + value
+    if not allowed:
         out = layers(tensors, ".fallback.trunk", None, features)
-    action = [math.tanh(v) for v in out[: len(out) // 2]]
-    critics = [layers(tensors, ".cost_critic", j, [*features, *action])[0] for j in (0, 1)]
+        action = [math.tanh(v) for v in out[: len(out) // 2]]
+    charge = cost(action) - value
     low, high = header["schema"].get("action_low"), header["schema"].get("action_high")
     if low:
         action = [lo + (a + 1) / 2 * (hi - lo) for a, lo, hi in zip(action, low, high, strict=True)]
-    return action, slack * unit, slack < options["fallback_below"], max(critics) - value
+    return action, slack * unit, not allowed, charge

@@ -39,12 +39,13 @@ def untrained(k: int = 1, **options) -> Policy:
     return Policy(actor, method, spec, {"seed": 0})
 
 
-@pytest.fixture(scope="module", params=["discounted-soft", "episodic-direct", "two costs"])
+@pytest.fixture(scope="module", params=["discounted-soft", "episodic-direct", "two costs", "unchecked"])
 def policy(request) -> Policy:
     return {
         "discounted-soft": lambda: untrained(),
         "episodic-direct": lambda: untrained(criterion="episodic", tracking="direct"),
         "two costs": lambda: untrained(2, max_budget=7.0),
+        "unchecked": lambda: untrained(check_action=False),
     }[request.param]()
 
 
@@ -57,7 +58,7 @@ class Tracker:
     """The formulas of the three rules, step by step, with the policy's own V_C and Q_C."""
 
     def __init__(self, policy: Policy, threshold: np.ndarray, horizon: int):
-        self.actor = policy.learned
+        self.actor, self.checks = policy.learned, policy.method.check_action
         self.gamma = 1.0 if policy.method.criterion == "episodic" else policy.method.gamma_cost
         self.log_horizon = policy.spec.horizon
         self.threshold, self.horizon = threshold, horizon
@@ -96,7 +97,10 @@ class Tracker:
         least = np.asarray(self.actor.least_cost(rows))
         shown = slack if self.actor.tracking == "soft" else slack + least
         shown = np.log1p(np.clip(shown, 0, self.limit))
-        return np.asarray(self.actor.actor(jnp.append(rows, jnp.asarray(shown, jnp.float32)))[0]), False
+        action = self.actor.actor(jnp.append(rows, jnp.asarray(shown, jnp.float32)))[0]
+        if self.checks and np.any(np.asarray(self.actor.cost_to_go(rows, action)) > slack + least):
+            return np.asarray(self.actor.fallback(rows)[0]), True
+        return np.asarray(action), False
 
     def move(self, features: np.ndarray, action: np.ndarray, cost: np.ndarray) -> None:
         rows = jnp.asarray(features, jnp.float32)
@@ -276,7 +280,7 @@ def test_the_best_safe_candidate_is_taken():
 
 @pytest.mark.parametrize(("slack", "fallback"), [(-1.0, True), (0.0, True), (0.29, True), (0.31, False)])
 def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
-    policy = untrained(fallback_below=0.3, nonnegative_values=False)
+    policy = untrained(fallback_below=0.3, nonnegative_values=False, check_action=False)
     episode = policy.start(budget=float(policy.learned.mean_start_value[0]) + slack)
     seen = np.ones(6)
     action = episode.act(seen)

@@ -13,6 +13,7 @@ import pytest
 from policy_bytes import Header, Tensors, split, write
 
 import bcrl
+from bcrl import runtime
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll
 from bcrl.train.run import fit
@@ -296,3 +297,16 @@ def test_a_digest_with_a_damaged_name_is_no_older_file(tiny_policy, tmp_path):
     (tmp_path / "p.bcrl").write_bytes(content.replace(b'\\"sha256\\"', b'\\"sha257\\"'))
     with pytest.raises(BCRLError, match="is damaged"):
         bcrl.load(tmp_path / "p.bcrl")
+
+
+def test_a_file_from_before_actions_were_checked_acts_as_it_did(tiny_policy, tmp_path):
+    tiny_policy.save(tmp_path / "new.bcrl")
+    header, tensors = split((tmp_path / "new.bcrl").read_bytes())
+    assert header["options"].pop("check_action")
+    write(tmp_path / "old.bcrl", header, tensors)
+    assert bcrl.load(tmp_path / "new.bcrl").actor.inside.guarded
+    old = bcrl.load(tmp_path / "old.bcrl")
+    assert not old.method.check_action
+    assert not old.actor.inside.guarded
+    assert runtime.load(tmp_path / "new.bcrl").actor.guarded
+    assert not runtime.load(tmp_path / "old.bcrl").actor.guarded
