@@ -293,3 +293,9 @@ def test_a_file_cut_short_or_with_objects_is_refused(small_sea, tmp_path):
 def test_a_missing_file_names_the_command(tmp_path):
     with pytest.raises(BCRLError, match="bcrl ship data"):
         load_scenarios(tmp_path / "none.npz")
+
+
+def test_they_have_a_short_repr(small_sea):
+    said = repr(small_sea)
+    assert said.startswith("Scenarios('made for tests': ")
+    assert len(said) < 100

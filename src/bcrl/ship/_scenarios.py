@@ -56,6 +56,10 @@ class Scenarios:
     def __len__(self) -> int:
         return len(self.track)
 
+    def __repr__(self) -> str:
+        source, test = self.about.get("source", ""), int(self.test.sum())
+        return f"Scenarios({source!r}: {len(self):,}, {test:,} of them test, {len(self.ships)} ships)"
+
     @cached_property
     def steps(self) -> NDArray[np.int64]:
         """(scenarios,) steps of the expert's whole track."""
