@@ -24,7 +24,7 @@ from bcrl.data import NO_SCHEMA, Schema
 from bcrl.episode import Episode, check_process
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import Actor, Goal, Method, Spec, blank_actor
-from bcrl.learn.registry import find_method
+from bcrl.learn.registry import find_method, from_record
 from bcrl.learn.units import Units, in_user_units
 from bcrl.runtime import Asked, CheckedPolicy, ObservedRange, OutOfRange
 from bcrl.tensors import read_header, read_tensors, write_tensors
@@ -221,9 +221,7 @@ def read_options(header: dict[str, Any], source: str | os.PathLike) -> Method:
         raise BCRLError(
             f"{source}: option {brief_repr(unknown[0])} is unknown to this bcrl: update it, or train again"
         )
-    if "check_action" in names:  # files of versions that did not know it act as they did
-        values = {"check_action": False, **values}
     try:
-        return options(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        return from_record(options, values)
     except (TypeError, BCRLError) as error:
         raise BCRLError(f"{source}: an option in the header is damaged ({brief(error, 400)})") from None

@@ -27,13 +27,13 @@ def log_of(costs: list[list[float]], terminal: bool = False) -> Dataset:
 
 def test_cost_to_go_adds_the_value_after_a_time_limit():
     data = log_of([[1, 0, 2], [0, 4, 0]])
-    critics = CostCritics(data, np.zeros(6), np.zeros(6), np.array([8.0, 0.0]), 0.5, 0.1)
+    critics = CostCritics(data, np.zeros(6), np.zeros(6), np.array([8.0, 0.0]), 0.5, 3, 0.1)
     np.testing.assert_allclose(critics.to_go, [1 + 0.5 + 1, 3, 6, 2, 4, 0])
 
 
 def test_bins_hold_equally_many_and_their_means():
     data = log_of([[1, 1, 1, 1]])
-    critics = CostCritics(data, np.zeros(4), np.array([4.0, 3.0, 2.0, 1.0]), np.zeros(1), 1.0, 0.1)
+    critics = CostCritics(data, np.zeros(4), np.array([4.0, 3.0, 2.0, 1.0]), np.zeros(1), 1.0, 4, 0.1)
     low, high = critics.bins(critics.critic, 2)
     assert (low.predicted, low.observed, low.count) == (1.5, 1.5, 2)
     assert (high.predicted, high.observed, high.count) == (3.5, 3.5, 2)
@@ -42,12 +42,12 @@ def test_bins_hold_equally_many_and_their_means():
 def test_alarms_are_false_in_episodes_that_keep_the_threshold():
     # Undiscounted, so that slack is threshold − spent − V_C. The values say that 2 more will be spent.
     data = log_of([[0, 1, 0, 0], [1, 1, 3, 0]])
-    critics = CostCritics(data, np.full(8, 2.0), np.zeros(8), np.zeros(2), 1.0, 0.1)
+    critics = CostCritics(data, np.full(8, 2.0), np.zeros(8), np.zeros(2), 1.0, 4, 0.1)
     np.testing.assert_allclose(critics.slack(3.0), [1, 1, 0, 0, 1, 0, -1, -2])  # never less than 0 is left
     found = critics.alarm(3.0)
     assert (found.within, found.false, found.in_time) == (0.5, 0.5, 1.0)
     assert (found.left, found.spent) == (2.0, 4.0)  # at step 1 of the second episode
-    late = CostCritics(data, np.zeros(8), np.zeros(8), np.zeros(2), 1.0, 0.1).alarm(3.0)
+    late = CostCritics(data, np.zeros(8), np.zeros(8), np.zeros(2), 1.0, 4, 0.1).alarm(3.0)
     assert late.in_time == 0.0
     assert np.isnan(late.left)
     assert late.false == 0.0

@@ -118,6 +118,24 @@ def test_a_run_from_before_summaries_of_logs_goes_on(log, tiny_method, finished)
     assert fit(log, tiny_method, **finished, resume=True).metrics[-1]["step"] == 40
 
 
+def test_a_run_from_before_actions_were_checked_goes_on_unchecked(log, tiny_method, finished):
+    out = finished["out"]
+    config = json.loads((out / "config.json").read_text())
+    assert config["options"].pop("check_action")
+    (out / "config.json").write_text(json.dumps(config))
+    path = out / "checkpoint.safetensors"
+    header = read_header(path, "checkpoint")
+    state = initial_state(tiny_method, Spec.of(log, finished["steps"]), finished["seeds"])
+    state = read_tensors(path, state, header)
+    del header["run"]["options"]["check_action"]
+    write_tensors(path, state, header)
+    method = load_run(out).method
+    assert method == replace(tiny_method, check_action=False)
+    assert fit(log, method, **finished, resume=True).metrics[-1]["step"] == 40
+    with pytest.raises(BCRLError, match="check_action was False and is now True"):
+        fit(log, tiny_method, **finished, resume=True)
+
+
 def test_resume_refuses_another_run(log, tiny_method, finished):
     before = contents(finished["out"])
 

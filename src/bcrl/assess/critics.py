@@ -68,6 +68,8 @@ class CostCritics:
     last_value: Floats
     """(E,) V_C of the state after each episode that a time limit ended, where values bootstrap; else 0."""
     gamma: float
+    horizon: int
+    """Steps of an episode, by which a threshold becomes a budget."""
     fallback_below: float
     cost: int = 0
 
@@ -98,7 +100,7 @@ class CostCritics:
         data = self.data
         spent = np.cumsum(self.costs) - self.costs
         spent -= spent[data.starts][data.episode]
-        left = data.horizon - data.steps
+        left = self.horizon - data.steps
         return np.asarray(finite_horizon_budget(threshold, spent, left, self.gamma)) - self.value
 
     def usual_thresholds(self) -> list[float]:
@@ -161,7 +163,8 @@ def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
     ends = data.ends
     last_value, _ = asked(data.next_observations[ends], data.actions[ends], data.steps[ends] + 1)
     bootstraps = data.timeouts[ends] & (not policy.method.ends_at_timeouts)  # type: ignore[attr-defined]
-    below = policy.method.fallback_below * unit  # type: ignore[attr-defined]
-    return CostCritics(
-        data, value, critic, np.where(bootstraps, last_value, 0.0), actor.cost_discount, below, cost
-    )
+    # Labels are compared with the budget itself.
+    below = 0.0 if spec.discrete else policy.method.fallback_below * unit  # type: ignore[attr-defined]
+    last_value = np.where(bootstraps, last_value, 0.0)
+    horizon = max(spec.horizon, data.horizon)
+    return CostCritics(data, value, critic, last_value, actor.cost_discount, horizon, below, cost)

@@ -1,5 +1,6 @@
 """Episodes of an evaluation as a log, step by step: what `evaluate(record=...)` fills."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,8 @@ class Recording:
         ends[np.cumsum([len(episode) for episode in self._episodes]) - 1] = True
         timeouts = ends & ~terminals
         columns = (observations, actions, rewards, costs, following, terminals, timeouts)
-        return Dataset(*columns, source=source, schema=schema)
+        # What was declared of the log need not hold in the world.
+        return Dataset(*columns, source=source, schema=dataclasses.replace(schema, max_cost=()))
 
     def add_scan(
         self, rows: np.ndarray, seen: np.ndarray, actions: np.ndarray, terminal: np.ndarray, after: np.ndarray

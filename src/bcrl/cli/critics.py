@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from bcrl.errors import BCRLError
+
 if TYPE_CHECKING:
     from bcrl.assess.critics import CostCritics
 
@@ -42,6 +44,8 @@ class Command:
             check_file(self.out, (".png", ".svg", ".pdf"), overwrite=True)
         file = policy_files(self.policy)[0]
         data = load_data(self.data)
+        if not data.consecutive:
+            raise BCRLError(f"{self.data}: its rows do not follow one another, so nothing followed in it")
         critics = cost_critics(load_learned(file), data, self.cost)
         thresholds = check_thresholds(self.thresholds or critics.usual_thresholds())
         print(f"{file} on {self.data}: cost-to-go, discounted by {critics.gamma:g}")

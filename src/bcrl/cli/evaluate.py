@@ -47,6 +47,7 @@ class Command:
         from bcrl.assess.recording import Recording
         from bcrl.cli.out import check_file, check_writable
         from bcrl.cli.terminal import next_step, print_summary
+        from bcrl.learn.tracking import TrackingActor
         from bcrl.policy import load_learned
         from bcrl.train.folder import policy_files
         from bcrl.worlds import make_world
@@ -57,7 +58,8 @@ class Command:
         if self.record is not None:
             check_file(self.record, (".npz", ".hdf5"), overwrite=True, option="--record")
         recording = None if self.record is None else Recording()
-        policies = [load_learned(path) for path in policy_files(self.policies)]
+        files = policy_files(self.policies)
+        policies = [load_learned(path) for path in files]
         results = evaluate(
             policies,
             world,
@@ -84,6 +86,7 @@ class Command:
             log = recording.dataset(str(self.record), policies[0].schema)
             log.save(self.record)
             print(f"{len(log):,} transitions: {self.record}")
-            next_step("bcrl", "critics", self.policies, "--data", self.record)
+            if len(files) == 1 and isinstance(policies[0].learned, TrackingActor):
+                next_step("bcrl", "critics", files[0], "--data", self.record)
         if self.out is not None:
             next_step("bcrl", "report", self.out, "--out", self.out.with_suffix(".html"))

@@ -110,6 +110,8 @@ class Command:
         title = f"{self.scenarios}, {self.part}"
         lines = table_lines(results)
         console.print(_table(lines, title))
+        if self.out is not None:
+            results.save(self.out)
         if reference := reference_run(results, self.reference):
             console.print()
             console.print(_paired_table(differences(results, reference), reference))
@@ -119,7 +121,6 @@ class Command:
         if self.out is None:
             next_step("the same with --out ships.csv, to keep the episodes for bcrl report")
         else:
-            results.save(self.out)
             print(f"{len(results)} episodes: {self.out}")
             words = ["bcrl", "report", self.out, "--scenarios", self.scenarios]
             words += ["--policies", *self.policies] if self.policies else []

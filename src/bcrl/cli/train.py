@@ -113,12 +113,15 @@ class Command(Generic[Options]):
             "tensorboard": self.tensorboard,
         }
         if self.sweep:
-            runs = sweep(data, settings(method, **read_grid(type(method), self.sweep)), **how)
+            methods = settings(method, **read_grid(type(method), self.sweep))
+            runs = sweep(data, methods, **how)
             print(f"trained {len(runs)} settings of {method.name} for {self.steps:,} steps: in {self.out}")
-            verb, words = ("choose", f"--data {quote(str(self.data))}")
-            if data.cost_count > 1:  # of which there are no estimates
-                verb, words = ("evaluate", f"--world {self.world or 'WORLD'} --out results.csv")
-            return next_step(f"bcrl {verb} {quote(str(self.out))}/* {words}")
+            if data.cost_count == 1 and len(runs) > 1:  # there are no estimates of several costs
+                folders = f"{quote(str(self.out))}/*"
+                if len(runs) < len(methods):  # one that diverged has no policy
+                    folders = " ".join(quote(str(self.out / name)) for name in runs)
+                return next_step(f"bcrl choose {folders} --data {quote(str(self.data))}")
+            return None
         run = fit(data, method, **how)
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")

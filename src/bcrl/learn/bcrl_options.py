@@ -115,7 +115,8 @@ class BCRLOptions(MethodOptions):
     fallback_beta: float = option(5.0, least=0.0, unit="1/c_max", traced=True)
     """Inverse temperature β of those weights."""
     check_action: bool = True
-    """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check."""
+    """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check.
+    Labels and policies that follow a gradient are always checked."""
     support: float = option(0.01, least=0.0, most=1.0, traced=True)
     """Discrete actions: least probability by policy or fallback, as a share of the most likely action's."""
 

@@ -5,6 +5,7 @@ gives wins over every default here.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
@@ -172,6 +173,14 @@ def check_discrete(method: Method, source: str) -> None:
             f"{source or 'the log'}: actions are labels, but {method.instance} knows continuous ones alone: "
             f"use {', '.join(able[:-1])} or {able[-1]}"
         )
+
+
+def from_record(kind: type[Method], options: Mapping[str, Any]) -> Method:
+    """A method of the options that a file holds. One from before actions were checked acts as it did."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    if "check_action" in {field.name for field in dataclasses.fields(kind)}:  # type: ignore[arg-type]
+        values = {"check_action": False, **values}
+    return kind(**values)
 
 
 def check_from_disk(method: Method, source: str) -> None:

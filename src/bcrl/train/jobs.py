@@ -23,7 +23,7 @@ from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.files import write_text
 from bcrl.learn.protocol import Method
-from bcrl.learn.registry import find_method
+from bcrl.learn.registry import find_method, from_record
 from bcrl.train.folder import CONFIG, read_config
 from bcrl.train.run import fit
 
@@ -63,8 +63,7 @@ class Job:
 
     def make(self) -> Method:
         """The method."""
-        values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.options.items()}
-        return find_method(self.method).kind(**values)
+        return from_record(find_method(self.method).kind, self.options)
 
 
 def digest(record: Any) -> str:

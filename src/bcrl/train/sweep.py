@@ -86,12 +86,16 @@ def sweep(
         for names in groups.values()
     ]
     runs: dict[str, Run] = {}
-    for number, (names, training) in enumerate(zip(groups.values(), trainings, strict=True), start=1):
-        label = "training" if len(trainings) == 1 else f"training {number}/{len(trainings)}"
+    for number, names in enumerate(groups.values(), start=1):
+        label = "training" if len(groups) == 1 else f"training {number}/{len(groups)}"
         try:
-            runs |= {names[i]: run for i, run in training.run(label).items()}
+            trained = trainings.pop(0).run(label)
+            if out is not None and trainings:  # the next program needs the memory; policies are in files
+                for run in trained.values():
+                    run.state = run.arrays = None
+            runs |= {names[i]: run for i, run in trained.items()}
         except Diverged as error:
-            if number == len(trainings) and not runs:
+            if number == len(groups) and not runs:
                 raise
             if len(names) == 1:  # of several, each has been reported
                 warnings.warn(f"{names[0]}: {error}", stacklevel=2)

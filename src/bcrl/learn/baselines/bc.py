@@ -106,6 +106,10 @@ class BCSafe(ForOneThreshold, BCAll):
     ) -> tuple[Rows, list[Method]]:
         """The rows of all thresholds one after another, and the methods, which know their own."""
         each = [method.prepare(data, normaliser) for method in methods]
+        if any(isinstance(rows.table, np.ndarray) for rows in each):
+            raise BCRLError(
+                f"{data.source}: is too large for several thresholds at once: train a run for each"
+            )
         ends = np.cumsum([len(rows.table) for rows in each]).tolist()
         starts = [0, *ends[:-1]]
         knowing = [
