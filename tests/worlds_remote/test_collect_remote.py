@@ -37,6 +37,8 @@ def short(**config) -> Task:
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
     """Rounds of 8 columns of 20 steps; workers look for the environment in the current folder."""
+    # A program that another test has compiled with optimisation rounds otherwise than that of a new process.
+    jax.clear_caches()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(Path(__file__).parent)
         patch.setattr(module, "ROUND_STEPS", 160)
