@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bcrl.budget import finite_horizon_budget
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
+from bcrl.learn.bcrl_options import BCRLOptions
 from bcrl.learn.tracking import TrackingActor
 from bcrl.policy import Policy
 
@@ -131,9 +132,9 @@ class CostCritics:
 
 def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
     """V_C and Q_C of the policy on every transition of a log, for one of its costs."""
-    actor = policy.learned
-    if not isinstance(actor, TrackingActor):
-        raise BCRLError(f"{policy.method.name} has no cost critics to ask: use BCRL")
+    actor, method = policy.learned, policy.method
+    if not isinstance(actor, TrackingActor) or not isinstance(method, BCRLOptions):
+        raise BCRLError(f"{method.name} has no cost critics to ask: use BCRL")
     spec, log = policy.spec, data.source or "the log"
     sizes = (spec.observation_size, spec.action_size, spec.cost_count)
     theirs = (data.observation_size, data.action_size, data.cost_count)
@@ -162,9 +163,9 @@ def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
     value, critic = asked(data.observations, data.actions, data.steps)
     ends = data.ends
     last_value, _ = asked(data.next_observations[ends], data.actions[ends], data.steps[ends] + 1)
-    bootstraps = data.timeouts[ends] & (not policy.method.ends_at_timeouts)  # type: ignore[attr-defined]
+    bootstraps = data.timeouts[ends] & (not method.ends_at_timeouts)
     # Labels are compared with the budget itself.
-    below = 0.0 if spec.discrete else policy.method.fallback_below * unit  # type: ignore[attr-defined]
+    below = 0.0 if spec.discrete else method.fallback_below * unit
     last_value = np.where(bootstraps, last_value, 0.0)
     horizon = max(spec.horizon, data.horizon)
     return CostCritics(data, value, critic, last_value, actor.cost_discount, horizon, below, cost)

@@ -5,7 +5,7 @@ gives wins over every default here.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
@@ -175,12 +175,20 @@ def check_discrete(method: Method, source: str) -> None:
         )
 
 
+OLD_VALUES = {"check_action": False}
+"""Options that older files do not have, with the values in force when they were written."""
+
+
+def with_old_values(options: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """The options that a file holds, and those of the `known` ones that it is too old for."""
+    return {name: value for name, value in OLD_VALUES.items() if name in known} | dict(options)
+
+
 def from_record(kind: type[Method], options: Mapping[str, Any]) -> Method:
-    """A method of the options that a file holds. One from before actions were checked acts as it did."""
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
-    if "check_action" in {field.name for field in dataclasses.fields(kind)}:  # type: ignore[arg-type]
-        values = {"check_action": False, **values}
-    return kind(**values)
+    """A method of the options that a file holds."""
+    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = with_old_values(options, known).items()
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values})
 
 
 def check_from_disk(method: Method, source: str) -> None:

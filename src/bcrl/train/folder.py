@@ -13,6 +13,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.files import atomic_path, can_lock, lock_file, write_text
+from bcrl.learn.registry import with_old_values
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.csv", "checkpoint.safetensors"
@@ -126,10 +127,8 @@ class RunFolder:
         """The step of a checkpoint of this very run, and partial sums of metrics."""
         path = self._file(CHECKPOINT)
         step, run = header.get("step"), header.get("run", self._identity)
-        # Older ones do not know this option.
-        unchecked = self.config["options"].get("check_action") is False
-        if unchecked and isinstance(run, dict) and isinstance(run.get("options"), dict):
-            run = run | {"options": {"check_action": False, **run["options"]}}
+        if isinstance(run, dict) and isinstance(run.get("options"), dict):
+            run = run | {"options": with_old_values(run["options"], self.config["options"])}
         if run != self._identity:
             raise BCRLError(f"{path}: is of another run than {CONFIG} beside it: train into another folder")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
@@ -280,14 +279,13 @@ def _locked(folder: Path) -> int | None:
 
 def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases: int) -> None:
     """Refuses to go on with another run; another version or machine only costs the bit-for-bit equality."""
+    before = before | {"options": with_old_values(before["options"], now["options"])}
     for section in now:
         new, old = now[section], before.get(section)
         pairs = [(section, new, old)]
         if isinstance(new, dict) and isinstance(old, dict):
             pairs = [(f"{section}.{name}", new.get(name), old.get(name)) for name in {**new, **old}]
         for name, new_value, old_value in pairs:
-            if name == "options.check_action" and old_value is None:
-                old_value = False  # there was no such check
             last = name.rpartition(".")[2]
             # Of a log its sha256 counts: it may be moved, and older runs have no summary of it. How often is
             # logged changes no policy.
