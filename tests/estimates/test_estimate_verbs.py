@@ -4,7 +4,7 @@ import pytest
 
 import bcrl
 from bcrl.cli import main
-from bcrl.cli.estimate import print_reasons
+from bcrl.cli.terminal import print_reasons
 
 
 @pytest.fixture(scope="module")

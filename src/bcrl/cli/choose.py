@@ -6,14 +6,15 @@ from typing import Annotated
 
 import tyro
 
-from bcrl.budget import Execution
+from bcrl.cli.model_options import ModelOptions
+from bcrl.cli.terminal import next_step, print_columns, print_notes
 from bcrl.errors import BCRLError
 
 SHOWN = 3
 
 
-@dataclass
-class Command:
+@dataclass(kw_only=True)
+class Command(ModelOptions):
     """Rank trained policies by what they will earn within thresholds, from the log alone.
 
     Each is told what bcrl calibrate would tell it. All meet the same model, starts and random numbers.
@@ -24,27 +25,10 @@ class Command:
         tyro.conf.arg(metavar="RUN_OR_POLICY [RUN_OR_POLICY ...]", help_behavior_hint="(one or more)"),
     ]
     """Folders of runs (every seed in them is ranked) or policy files."""
-    data: Path
-    """The log that the policies were trained on."""
     thresholds: tuple[float, ...] | None = None
     """Episode costs to keep, such as 10,20,40 (default: the quartiles of the log's episode costs)."""
-    model: Path | None = None
-    """File of the learned model, such as log.model: read if it is there, else written."""
-    horizon: int | None = None
-    """Steps of an episode (default, and at most: the longest logged episode)."""
-    execution: Execution = "finite-horizon"
-    """How the budget is tracked while acting."""
-    candidates: int = 0
-    """Draw this many actions each step and take the best of those the cost critic allows; 0 is off."""
-    starts: int = 64
-    """Logged first states to act from, at most."""
-    seed: int = 0
-    """Decides the model, the held-out episodes and all draws."""
 
     def run(self) -> None:
-        from bcrl.cli.estimate import kept_model, print_columns, print_notes, same_options
-        from bcrl.cli.terminal import next_step
-        from bcrl.data import load_data
         from bcrl.estimates import choose
         from bcrl.policy import load_learned
         from bcrl.train.folder import policy_files
@@ -53,18 +37,8 @@ class Command:
         if not files:
             raise BCRLError("no run was given; name folders of runs or policy files")
         policies = {str(file): load_learned(file) for file in files}
-        data = load_data(self.data, storage="memory")
-        ranking = choose(
-            policies,
-            data,
-            self.thresholds,
-            model=kept_model(self.model, data, self.seed),
-            horizon=self.horizon,
-            execution=self.execution,
-            candidates=self.candidates,
-            starts=self.starts,
-            seed=self.seed,
-        )
+        data = self.read_log()
+        ranking = choose(policies, data, self.thresholds, **self.arguments(data))
         wanted = ",".join(f"{choice.wanted:g}" for choice in ranking[0].choices)
         print(
             f"the best {min(SHOWN, len(ranking))} of {len(ranking)} at thresholds {wanted}, by the log alone"
@@ -87,4 +61,4 @@ class Command:
         if len(ranking[0].refused) == len(ranking[0].choices):
             return next_step("no policy keeps any of the thresholds: give larger ones, or train others")
         words = ["bcrl", "calibrate", ranking[0].name, "--data", self.data, "--thresholds", wanted]
-        return next_step(*words, "--out", "calibrated.bcrl", *same_options(self))
+        return next_step(*words, "--out", "calibrated.bcrl", *self.passed_on())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from bcrl.cli.terminal import print_columns
 from bcrl.errors import BCRLError
 
 if TYPE_CHECKING:
@@ -60,8 +61,6 @@ class Command:
 
 
 def _print_bins(critics: "CostCritics") -> None:
-    from bcrl.cli.estimate import print_columns
-
     rows = []
     for name, predicted in (("V_C", critics.value), ("Q_C", critics.critic)):
         for part in critics.bins(predicted, 6):
@@ -71,8 +70,6 @@ def _print_bins(critics: "CostCritics") -> None:
 
 
 def _print_alarms(critics: "CostCritics", thresholds: list[float]) -> None:
-    from bcrl.cli.estimate import print_columns
-
     def number(value: float, form: str) -> str:
         return "–" if value != value else format(value, form)
 

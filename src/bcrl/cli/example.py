@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bcrl.cli.terminal import print_columns
 from bcrl.errors import BCRLError, need, printable
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ class Command:
 
 def show(truth: "Truth", title: str, note: str) -> None:
     """Two tables of 80 columns: what the policy did, and what others buy."""
-    from bcrl.cli.estimate import print_columns
-
     print(f"\n{title}: {truth.sessions:,} cars, BCRL told what each may emit")
     heads = ["budget kg", "emitted kg (95 %)", "kept?", "cars over", "kWh", "of the optimum"]
     print_columns(

@@ -3,8 +3,9 @@
 import codecs
 import shlex
 import sys
+import textwrap
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bcrl.errors import printable
@@ -51,6 +52,27 @@ def print_summary(summaries: "Sequence[Summary]", title: str) -> None:
     from bcrl.assess.tables import summary_table
 
     print_table(*(summary_table(summaries, title, narrow=narrow) for narrow in (False, True)))
+
+
+def print_columns(heads: list[str], cells: list[list[str]]) -> None:
+    """Numbers to the right, under their heads."""
+    widths = [max(len(row[i]) for row in [heads, *cells]) for i in range(len(heads))]
+    for row in [heads, *cells]:
+        print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
+
+
+def print_reasons(pairs: Iterable[tuple[str, str]]) -> None:
+    """Each reason once, after the thresholds it is for."""
+    reasons: dict[str, dict[str, None]] = {}
+    for threshold, reason in pairs:
+        reasons.setdefault(reason, {})[threshold] = None
+    print_notes((f"at {','.join(at)}", reason) for reason, at in reasons.items())
+
+
+def print_notes(notes: Iterable[tuple[str, str]]) -> None:
+    """A note a line, wrapped to 80 columns."""
+    for where, note in notes:
+        print(textwrap.fill(f"{where}: {note}", 80, subsequent_indent="  "))
 
 
 def next_step(*words: object) -> None:

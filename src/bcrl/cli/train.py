@@ -78,7 +78,7 @@ class Command(Generic[Options]):
     """Steps between checkpoints."""
     storage: Literal["auto", "memory", "disk"] = "auto"
     """Where the log is kept: in memory, or on disk, with batches read ahead; auto takes the disk for a log of
-    more than a quarter of memory. The batches are the same."""
+    more than a quarter of memory. The batches are the same, so it may be another one with --resume."""
     tensorboard: bool = False
     """Write TensorBoard logs too (needs the extra bcrl[tensorboard])."""
     distributed: str | None = None
