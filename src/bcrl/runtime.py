@@ -386,7 +386,9 @@ OF_BCRL = {
     "support": 0.01,
     "budget_input": "log",
     "extraction": "clone",
-    "check_action": False,  # files of versions that did not know it
+    # Two that older files do not have:
+    "check_action": False,
+    "safety_factor": 1.0,
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
@@ -418,6 +420,7 @@ VALUES: dict[str, Any] = {
     "check_action": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
+    "safety_factor": [1.0, 1e300],
     "fallback_below": [0.0, 1e300],
     "fallback_draws": [0, MOST_DRAWS],
     "fallback_beta": [0.0, 1e300],
@@ -909,21 +912,22 @@ class TrackingActor(Actor):
         # Policies that leave the log are always asked whether their action is safe.
         leaves = policy.name == "bcrl-td3bc" or self.options["extraction"] == "gradient"
         self.guarded = leaves or self.options["check_action"]
+        self.factor = np.float32(1.0 if self.spec.discrete else self.options["safety_factor"])
 
     def start(self, allowed: np.ndarray, budget: np.ndarray, steps: np.ndarray) -> State:
-        soft = {"slack": budget - self.mean_start_value, "charge": np.zeros_like(budget)}
+        soft = {"slack": budget - self.factor * self.mean_start_value, "charge": np.zeros_like(budget)}
         return {**super().start(allowed, budget, steps), "budget": budget, **soft}
 
     def act(self, state, seen, execution, candidates, outside, noise):
         features = self.features(seen, state["step"])
         value = self.cost_value(features)
-        value = np.maximum(value, 0.0) if self.options["nonnegative_values"] else value
+        value = self.factor * (np.maximum(value, 0.0) if self.options["nonnegative_values"] else value)
         slack = self.slack_by_rule(state, value, execution)
         decisive = slack if outside is None else np.where(outside[:, None], np.float32(-np.inf), slack)
         choose = self.choose_label if self.spec.discrete else self.choose
         action, allowed, cost = choose(features, decisive, value, candidates, noise)
         if execution in ("soft", "min"):  # the others never look at soft slack
-            cost = self.cost_to_go(features, action[:, None])[:, 0] if cost is None else cost
+            cost = self.factor * self.cost_to_go(features, action[:, None])[:, 0] if cost is None else cost
             state["charge"] = cost - value
         return action, slack, ~allowed
 
@@ -950,7 +954,7 @@ class TrackingActor(Actor):
     def choose(
         self, features: np.ndarray, slack: np.ndarray, value: np.ndarray, candidates: int, noise: Noise
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Actions, whether they are the policy's own, and their Q_C where it is known."""
+        """Actions, whether they are the policy's own, and their Q_C, times the factor, where it is known."""
         rows, a, k = len(features), self.spec.action_size, self.spec.cost_count
         allowed: np.ndarray = np.all(slack >= np.float32(self.options["fallback_below"]), -1)
         action, cost = np.empty((rows, a), np.float32), None
@@ -1014,9 +1018,9 @@ class TrackingActor(Actor):
     def compared(
         self, features: np.ndarray, actions: np.ndarray, budget: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Q_C (rows, n, k) and Q_R (rows, n) of n actions in each state."""
+        """Q_C (rows, n, k), times the safety factor, and Q_R (rows, n) of n actions in each state."""
         pairs, shape = _pairs(features, actions), actions.shape[:2]
-        cost = self.cost_critic(pairs).max(0).reshape(*shape, -1)
+        cost = self.factor * self.cost_critic(pairs).max(0).reshape(*shape, -1)
         shown = budget[:, None] - cost if self.soft else np.broadcast_to(budget[:, None], cost.shape)
         inputs = np.concatenate([pairs, self.encoded(shown).reshape(len(pairs), -1)], -1)
         return cost, self.critic(inputs)[..., 0].min(0).reshape(shape)

@@ -62,13 +62,14 @@ def first_step(path: Path, observation: list[float], threshold: float, horizon: 
     assert (header["format"], header["version"], options["fallback_draws"]) == ("bcrl-policy", 1, 0)
     mean, std = (tensors[f".normaliser.{name}"]["values"] for name in ("mean", "std"))
     features = [(x - m) / s for x, m, s in zip(observation, mean, std, strict=True)]
-    value = max(layers(tensors, ".cost_value", None, features)[0], 0.0)
+    factor = options["safety_factor"]
+    value = factor * max(layers(tensors, ".cost_value", None, features)[0], 0.0)
     gamma = options["gamma_cost"]
     budget = threshold / unit * (1 - gamma**horizon) / ((1 - gamma) * horizon)
     slack = budget - value
 
     def cost(action: list[float]) -> float:
-        return max(layers(tensors, ".cost_critic", j, [*features, *action])[0] for j in (0, 1))
+        return factor * max(layers(tensors, ".cost_critic", j, [*features, *action])[0] for j in (0, 1))
 
     allowed = slack >= options["fallback_below"]
     if allowed:

@@ -1,6 +1,7 @@
 """Acting under a budget: each execution rule against a tracker written by hand in numpy."""
 
 import dataclasses
+import itertools
 import os
 import warnings
 
@@ -39,13 +40,16 @@ def untrained(k: int = 1, **options) -> Policy:
     return Policy(actor, method, spec, {"seed": 0})
 
 
-@pytest.fixture(scope="module", params=["discounted-soft", "episodic-direct", "two costs", "unchecked"])
+@pytest.fixture(
+    scope="module", params=["discounted-soft", "episodic-direct", "two costs", "unchecked", "unscaled"]
+)
 def policy(request) -> Policy:
     return {
         "discounted-soft": lambda: untrained(),
         "episodic-direct": lambda: untrained(criterion="episodic", tracking="direct"),
         "two costs": lambda: untrained(2, max_budget=7.0),
         "unchecked": lambda: untrained(check_action=False),
+        "unscaled": lambda: untrained(safety_factor=1.0),
     }[request.param]()
 
 
@@ -59,13 +63,14 @@ class Tracker:
 
     def __init__(self, policy: Policy, threshold: np.ndarray, horizon: int):
         self.actor, self.checks = policy.learned, policy.method.check_action
+        self.factor = policy.method.safety_factor
         self.gamma = 1.0 if policy.method.criterion == "episodic" else policy.method.gamma_cost
         self.log_horizon = policy.spec.horizon
         self.threshold, self.horizon = threshold, horizon
         self.t, self.spent = 0, np.zeros_like(threshold)
         self.limit = np.asarray(self.actor.slack_limit)
         self.budget = self.convert()
-        self.soft = self.budget - np.asarray(self.actor.mean_start_value)
+        self.soft = self.budget - self.factor * np.asarray(self.actor.mean_start_value)
 
     def convert(self) -> np.ndarray:
         left = self.horizon - self.t
@@ -79,7 +84,7 @@ class Tracker:
         return np.append(normal, min(self.t / self.log_horizon, 1.0))
 
     def slack(self, rule: str, features: np.ndarray) -> np.ndarray:
-        least = np.asarray(self.actor.least_cost(jnp.asarray(features, jnp.float32)))
+        least = self.factor * np.asarray(self.actor.least_cost(jnp.asarray(features, jnp.float32)))
         horizon = self.convert() - least
         return {
             "finite-horizon": horizon,
@@ -94,17 +99,19 @@ class Tracker:
         rows = jnp.asarray(features, jnp.float32)
         if np.any(slack < self.actor.fallback_below):
             return np.asarray(self.actor.fallback(rows)[0]), True
-        least = np.asarray(self.actor.least_cost(rows))
+        least = self.factor * np.asarray(self.actor.least_cost(rows))
         shown = slack if self.actor.tracking == "soft" else slack + least
         shown = np.log1p(np.clip(shown, 0, self.limit))
         action = self.actor.actor(jnp.append(rows, jnp.asarray(shown, jnp.float32)))[0]
-        if self.checks and np.any(np.asarray(self.actor.cost_to_go(rows, action)) > slack + least):
+        cost = self.factor * np.asarray(self.actor.cost_to_go(rows, action))
+        if self.checks and np.any(cost > slack + least):
             return np.asarray(self.actor.fallback(rows)[0]), True
         return np.asarray(action), False
 
     def move(self, features: np.ndarray, action: np.ndarray, cost: np.ndarray) -> None:
         rows = jnp.asarray(features, jnp.float32)
-        charge = np.asarray(self.actor.cost_to_go(rows, jnp.asarray(action)) - self.actor.least_cost(rows))
+        cost_to_go, least = self.actor.cost_to_go(rows, jnp.asarray(action)), self.actor.least_cost(rows)
+        charge = self.factor * np.asarray(cost_to_go - least)
         self.soft = np.minimum((self.soft - charge) / self.gamma, self.limit)
         self.budget = np.minimum((self.budget - cost) / self.gamma, self.limit)
         self.spent = self.spent + cost
@@ -152,16 +159,16 @@ def test_a_bare_budget_needs_no_horizon(policy):
     k = policy.spec.cost_count
     delta = np.arange(3.0, 3.0 + k)
     seen = np.ones(policy.spec.observation_size, np.float32)
-    mean = np.asarray(policy.learned.mean_start_value)
+    factor = policy.method.safety_factor
+    mean = factor * np.asarray(policy.learned.mean_start_value)
     episode = policy.start(budget=given(delta))
     episode.act(seen)
     np.testing.assert_allclose(episode.slack, delta - mean, rtol=1e-5)  # soft: f in slack
     direct = policy.start(budget=given(delta), execution="direct")
     direct.act(seen)
     features = policy.learned.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
-    np.testing.assert_allclose(
-        direct.slack, delta - np.asarray(policy.learned.least_cost(features)), rtol=1e-5, atol=1e-5
-    )
+    least = factor * np.asarray(policy.learned.least_cost(features))
+    np.testing.assert_allclose(direct.slack, delta - least, rtol=1e-5, atol=1e-5)
     for rule in ("finite-horizon", "min"):
         with pytest.raises(BCRLError, match="needs threshold"):
             policy.start(budget=given(delta), execution=rule)
@@ -233,7 +240,7 @@ def test_restart_of_cloned_policies(tiny_log):
 def test_the_best_safe_candidate_is_taken():
     """Of the drawn actions, only those with Q_C ≤ δ, and of them the one with the largest Q_R."""
     policy = untrained()
-    actor = policy.learned
+    actor, factor = policy.learned, policy.method.safety_factor
     drawn = 16
     rng = np.random.default_rng(0)
     kinds = set()
@@ -241,7 +248,7 @@ def test_the_best_safe_candidate_is_taken():
     @jax.jit
     def see(seen):
         features = actor.features(seen, jnp.zeros((), jnp.int32))
-        return features, actor.least_cost(features), actor.fallback(features)[0]
+        return features, factor * actor.least_cost(features), actor.fallback(features)[0]
 
     @jax.jit
     def judge(key, features, least, budget):
@@ -250,7 +257,7 @@ def test_the_best_safe_candidate_is_taken():
         noise = jax.random.normal(jax.random.fold_in(key, 0), (drawn, 2))
         options = jnp.clip(mean + jnp.exp(log_std) * noise, -1, 1).at[0].set(mean)
         rows = jnp.broadcast_to(features, (drawn, len(features)))
-        cost = actor.cost_to_go(rows, options)
+        cost = factor * actor.cost_to_go(rows, options)
         inputs = jnp.concatenate([rows, options, jnp.log1p(jnp.clip(budget - cost, 0, actor.slack_limit))], 1)
         twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
         return options, cost[:, 0], jnp.minimum(*twins)
@@ -271,17 +278,34 @@ def test_the_best_safe_candidate_is_taken():
             best = max(np.flatnonzero(safe), key=lambda i: worth[i])
             np.testing.assert_allclose(action, options[best], atol=1e-5)
             assert not insight.fallback
-            assert float(cost_of(features, action)[0]) <= float(budget[0]) + 1e-5
+            assert factor * float(cost_of(features, action)[0]) <= float(budget[0]) + 1e-5
         else:
             assert insight.fallback
             np.testing.assert_allclose(action, np.clip(careful, -1, 1), atol=1e-5)
     assert "some" in kinds
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_larger_safety_factor_leaves_less_slack_and_more_to_the_fallback(rule):
+    """The states and actions that are safe with a factor are so with every smaller one."""
+    seen = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
+    found = []
+    for factor in (1.0, 1.3, 2.0):
+        episode = untrained(safety_factor=factor).start(threshold=9.0, batch=64, execution=rule)
+        episode.act(seen)
+        found.append((episode.slack, episode.fallback))
+    for (more, fewer), (less, others) in itertools.pairwise(found):
+        assert np.all(less < more)
+        assert np.all(others >= fewer)
+    assert not found[0][1].all()
+    assert found[2][1].sum() > found[0][1].sum()
+
+
 @pytest.mark.parametrize(("slack", "fallback"), [(-1.0, True), (0.0, True), (0.29, True), (0.31, False)])
 def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
     policy = untrained(fallback_below=0.3, nonnegative_values=False, check_action=False)
-    episode = policy.start(budget=float(policy.learned.mean_start_value[0]) + slack)
+    reserved = policy.method.safety_factor * float(policy.learned.mean_start_value[0])
+    episode = policy.start(budget=reserved + slack)
     seen = np.ones(6)
     action = episode.act(seen)
     np.testing.assert_allclose(episode.slack, [slack], atol=1e-5)

@@ -16,7 +16,7 @@ import bcrl
 from bcrl import runtime
 from bcrl.calibration import Calibration
 from bcrl.errors import BCRLError, brief_repr
-from bcrl.learn.registry import METHODS
+from bcrl.learn.registry import METHODS, OLD_VALUES
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -286,10 +286,8 @@ def test_every_option_is_known_as_one_of_acting_or_of_training(name):
     acting, training = runtime.METHODS[name]
     fields = {field.name: field.default for field in dataclasses.fields(METHODS[name].kind)}
     assert {*acting, *training.split()} == set(fields)
-    missing = (
-        {"check_action": False} if "check_action" in acting else {}
-    )  # files from before it act as they did
-    assert {option: fields[option] for option in acting} | missing == acting
+    older = {option: value for option, value in OLD_VALUES.items() if option in acting}
+    assert {option: fields[option] for option in acting} | older == acting
 
 
 def test_observations_outside_the_log_are_a_warning_or_the_fallbacks(path):

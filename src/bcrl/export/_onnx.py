@@ -94,7 +94,7 @@ class _Export:
         parts = {"horizon": steps, "step": zero, "threshold": g("Div", threshold, self.policy.units)}
         parts |= {"spent": zeros, "budget": budget, "charge": zeros}
         if "slack" in self.places:
-            parts["slack"] = g("Sub", budget, self.actor.mean_start_value)  # type: ignore[attr-defined]
+            parts["slack"] = g("Sub", budget, self.actor.factor * self.actor.mean_start_value)  # type: ignore[attr-defined]
         g.output(g.concat(*(parts[name] for name in self.places)), "state_out", "FLOAT", self.width)
 
     def observe(self, g: Graph) -> None:
@@ -189,6 +189,7 @@ class _Export:
             features = g.concat(features, time)
         value = g.network(actor.cost_value, features)
         value = g("Max", value, 0.0) if actor.options["nonnegative_values"] else value
+        value = g("Mul", value, actor.factor)
         slack = self.slack_by_rule(g, state, value)
         decisive = slack
         if self.leaves:
@@ -203,7 +204,8 @@ class _Export:
             vector = action
         if "charge" in state:
             q = g.network(actor.cost_critic, g.concat(features, vector))
-            state["charge"] = g("Sub", g("ReduceMax", q, whole(0), keepdims=0), value)
+            q = g("Mul", g("ReduceMax", q, whole(0), keepdims=0), actor.factor)
+            state["charge"] = g("Sub", q, value)
         return action, slack, g("Not", allowed)
 
     def slack_by_rule(self, g: Graph, state: dict[str, str], value: str) -> str:
@@ -288,7 +290,7 @@ class _Export:
         k = self.spec.cost_count
         pairs = self.pairs(g, features, actions, count)
         q = g("ReduceMax", g.network(actor.cost_critic, pairs), whole(0), keepdims=0)
-        cost = g.reshape(q, -1, count, k)
+        cost = g("Mul", g.reshape(q, -1, count, k), actor.factor)
         each = g("Expand", g("Unsqueeze", budget, whole(1)), g("Shape", cost))
         shown = self.encoded(g, actor, g("Sub", each, cost) if actor.soft else each)
         worth = g.network(actor.critic, g.concat(pairs, g.reshape(shown, -1, k)))

@@ -108,6 +108,9 @@ class BCRLOptions(MethodOptions):
 
     # ---- acting ------------------------------------------------------------------------------------
 
+    safety_factor: float = option(1.3, least=1.0, traced=True)
+    """V_C and Q_C are multiplied by this before they are compared with δ: where the log is thin they are too
+    low. 1 is the paper's. Labels are not scaled."""
     fallback_below: float = option(0.1, least=0.0, unit="c_max", traced=True)
     """Slack below which the least-cost fallback acts."""
     fallback_draws: int = option(8, least=0, most=10_000)

@@ -129,9 +129,10 @@ class BCRLSetup(BCRLOptions):
             self.cost_weights,
         )
         if spec.discrete:
-            return CategoricalActor(*shared, self.support)
+            return CategoricalActor(*shared, 1.0, self.support)
         return BudgetedActor(
             *shared,
+            self.safety_factor,
             self.fallback_below,
             self.fallback_draws,
             self.fallback_beta,

@@ -42,6 +42,7 @@ class TrackingActor(eqx.Module):
     budget_input: Literal["log", "raw"] = eqx.field(static=True)
     nonnegative_values: bool = eqx.field(static=True)
     cost_weights: tuple[float, ...] | None = eqx.field(static=True)
+    safety_factor: float = eqx.field(static=True)  # of V_C and Q_C before they are compared with δ
 
     @abstractmethod
     def choose(
@@ -72,19 +73,19 @@ class TrackingActor(eqx.Module):
 
     def start(self, key: PRNGKeyArray, goal: Goal) -> Memory:
         zero = jnp.zeros_like(goal.threshold)
-        slack = budgets.soft_slack_start(goal.budget, self.mean_start_value)
+        slack = budgets.soft_slack_start(goal.budget, self.safety_factor * self.mean_start_value)
         return Memory(goal, key, jnp.zeros((), jnp.int32), zero, goal.budget, slack, zero)
 
     def act(
         self, memory: Memory, observation: Float[Array, " d"]
     ) -> tuple[Float[Array, " a"], Memory, Insight]:
         features = self.features(observation, memory.step)
-        cost_value = self.least_cost(features)
+        cost_value = self.safety_factor * self.least_cost(features)
         slack = self.slack_by_rule(memory, cost_value)
         action, allowed = self.choose(
             memory, features, self.without(memory.goal, observation, slack), cost_value
         )
-        charge = self.cost_to_go(features, action) - cost_value
+        charge = self.safety_factor * self.cost_to_go(features, action) - cost_value
         memory = eqx.tree_at(lambda m: m.charge, memory, charge)
         return action, memory, Insight(slack, ~allowed)
 
@@ -138,9 +139,9 @@ class TrackingActor(eqx.Module):
     def compared(
         self, features: Float[Array, " f"], actions: Float[Array, "n a"], budget: Float[Array, " k"]
     ) -> tuple[Float[Array, "n k"], Float[Array, " n"]]:
-        """Q_C and Q_R of n actions in one state."""
+        """Q_C, times the safety factor, and Q_R of n actions in one state."""
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
-        cost = self.cost_to_go(rows, actions)
+        cost = self.safety_factor * self.cost_to_go(rows, actions)
         shown = budget - cost if self.tracking == "soft" else jnp.broadcast_to(budget, cost.shape)
         inputs = jnp.concatenate([rows, actions, self.encoded(shown)], axis=-1)
         return cost, jnp.min(apply_each(self.critic, inputs)[..., 0], axis=0)
