@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optimised import optimised
 
 from bcrl.errors import BCRLError
 from bcrl.worlds import WORLDS, JaxWorld, World, as_world, make_world
@@ -40,7 +41,8 @@ def play_many(world: JaxWorld):
 
 
 def thousands(world: JaxWorld) -> tuple[jax.Array, ...]:
-    return play_many(world)(jax.random.split(jax.random.key(0), 2000))
+    with optimised():
+        return play_many(world)(jax.random.split(jax.random.key(0), 2000))
 
 
 played = cache(thousands)
