@@ -36,10 +36,11 @@ def first_certified(costs: np.ndarray, largest: float, alpha: float = 0.05) -> n
     """For each row, the episode after which it is certified; infinity if it never is."""
     gains = (KAPPA - costs) / (largest - KAPPA)
     found = np.full(len(gains), np.inf)
-    for episodes in (200, gains.shape[1]):  # most rows need few, and the wealth so far does not depend on more
-        open_ = np.flatnonzero(np.isinf(found))
-        wealths = np.array([log_wealth(row) for row in gains[open_, :episodes]])
-        found[open_] = first_reached(wealths, alpha)
+    for episodes in (200, gains.shape[1]):  # many rows need few; the rest of a row changes nothing
+        rows = np.flatnonzero(np.isinf(found))
+        if len(rows):
+            wealths = np.array([log_wealth(row) for row in gains[rows, :episodes]])
+            found[rows] = first_reached(wealths, alpha)
     return found
 
 

@@ -45,7 +45,7 @@ def initial_state(method: Method, spec: Spec, seeds: Sequence[int], swept: Swept
 
 @cache
 def _initialiser(quick: bool) -> Any:
-    """`_init`, compiled. It runs once, so `quick` optimises less: on a CPU that takes less than half as long."""
+    """`_init`, compiled. It runs once, so `quick` optimises less: on a CPU that halves its compilation."""
     options = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
     return jax.jit(_init, static_argnames=("method", "spec"), compiler_options=options if quick else None)
 
