@@ -23,11 +23,16 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="bcrl-jax-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     # Programs are optimised only where a test asks for it (optimised.py): that halves the compilation.
-    # XLA's newer emitters of fused kernels would take a third longer.
+    # XLA's newer emitters of fused kernels would take a third longer. Cutting a program into parts, to
+    # compile them side by side, takes a tenth more: the other core has tests of its own.
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
-    quick += " --xla_cpu_use_fusion_emitters=false"
+    quick += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+
+# Tracing makes many small objects, and most live on: to look through them after every 700 takes a twentieth
+# of the time.
+gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_unconfigure() -> None:

@@ -29,6 +29,9 @@ from bcrl.learn.units import Units, in_user_units
 from bcrl.runtime import Asked, CheckedPolicy, ObservedRange, OutOfRange
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
+_BLANK = jax.jit(blank_actor, static_argnums=(0, 1))
+"""Its shapes are found once for all files of one method and size."""
+
 
 class Policy(CheckedPolicy):
     """A trained policy. `start` begins an episode (or a batch of them) under a budget."""
@@ -177,7 +180,7 @@ def _learned(path: str | os.PathLike, header: dict[str, Any]) -> Policy:
             f"{path}: the header's provenance is damaged (seed {brief_repr(seed)}, data {brief_repr(log)})"
         )
     units, schema = read_meaning(header, spec, path)
-    blank = jax.eval_shape(lambda: blank_actor(units.inside(method), spec))
+    blank = _BLANK.eval_shape(units.inside(method), spec)
     learned = read_tensors(path, blank, header)
     if not np.all(np.asarray(learned.normaliser.std) > 0):
         raise BCRLError(f"{path}: the normaliser's standard deviation is not positive: train again")

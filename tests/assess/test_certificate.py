@@ -35,7 +35,13 @@ KINDS = ("beta", "exponential", "rare disasters")
 def first_certified(costs: np.ndarray, largest: float, alpha: float = 0.05) -> np.ndarray:
     """For each row, the episode after which it is certified; infinity if it never is."""
     gains = (KAPPA - costs) / (largest - KAPPA)
-    return first_reached(np.array([log_wealth(row) for row in gains]), alpha)
+    found = np.full(len(gains), np.inf)
+    for episodes in (200, gains.shape[1]):  # many rows need few; the rest of a row changes nothing
+        rows = np.flatnonzero(np.isinf(found))
+        if len(rows):
+            wealths = np.array([log_wealth(row) for row in gains[rows, :episodes]])
+            found[rows] = first_reached(wealths, alpha)
+    return found
 
 
 def first_reached(log_wealths: np.ndarray, alpha: float = 0.05) -> np.ndarray:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,30 @@ from bcrl.errors import BCRLError
 PROGRAM = Path(__file__).parent / "ray_program.py"
 
 
+class Started:
+    """The bench on a cluster of its own, in a process of its own."""
+
+    def __init__(self, logs: Path, out: Path, kill: str):
+        self.out, self.kill = out, kill
+        # Ray's own files, in a folder with a short name: its sockets allow no long ones.
+        self.folder = tempfile.mkdtemp(prefix="bcrl-ray-")
+        words = [sys.executable, "-W", "error", str(PROGRAM), str(logs), str(out), kill]
+        # A token of its own, or Ray would put one into the home folder.
+        ours = {"RAY_TMPDIR": self.folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        self.process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | ours
+        )
+
+
 @pytest.fixture
-def ray_folder():
-    """Ray's own files, in a folder with a short name: its sockets allow no long ones."""
-    folder = tempfile.mkdtemp(prefix="bcrl-ray-")
-    yield folder
-    shutil.rmtree(folder)
+def started(logs, tmp_path) -> Iterator[list[Started]]:
+    """Both at the same time: a cluster is mostly waited for."""
+    both = [Started(logs, tmp_path / kill, kill) for kill in ("plain", "killed")]
+    yield both
+    for one in both:
+        one.process.kill()
+        one.process.communicate()
+        shutil.rmtree(one.folder)
 
 
 def processes(mark: str) -> list[str]:
@@ -41,31 +60,31 @@ def processes(mark: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["plain", "killed"])
-def test_ray_gives_the_same_store(kill, logs, tmp_path, ray_folder, done_here):
-    out = tmp_path / "bench"
-    words = [sys.executable, "-W", "error", str(PROGRAM), str(logs), str(out), kill]
-    # A token of its own, or Ray would put one into the home folder.
-    ours = {"RAY_TMPDIR": ray_folder, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | ours)
-    assert done.returncode == 0, done.stderr
+def test_ray_gives_the_same_store(started, done_here):
+    for one in started:
+        check(one, done_here)
+
+
+def check(started: Started, done_here: dict) -> None:
+    said, errors = started.process.communicate()
+    assert started.process.returncode == 0, errors
     # No failures. Before that, Ray tells of the workers that were killed.
-    assert done.stdout.splitlines()[-1] == "[]", done.stderr
-    with Store(out / FILE) as store:
+    assert said.splitlines()[-1] == "[]", errors
+    with Store(started.out / FILE) as store:
         found = content(store)
     wanted = {("bc-all", 10.0), ("bc-all", 20.0), ("bc-safe", 10.0)}
     assert {(cell.label, cell.threshold) for cell in found} == wanted
     assert found == {cell: rows for cell, rows in done_here.items() if (cell.label, cell.threshold) in wanted}
-    notes = sorted(path.name for path in (out / "notes").iterdir())
+    notes = sorted(path.name for path in (started.out / "notes").iterdir())
     killed = [note for note in notes if note.startswith("killed")]
-    assert killed == (["killed-evaluation", "killed-training"] if kill == "killed" else [])
+    assert killed == (["killed-evaluation", "killed-training"] if started.kill == "killed" else [])
     workers = {note.rpartition("-")[2] for note in notes if note not in killed}
-    assert len(workers) >= (3 if kill == "killed" else 2)
+    assert len(workers) >= (3 if started.kill == "killed" else 2)
     for _ in range(600):  # a worker may take a moment to notice that its cluster is gone
-        if not processes(ray_folder):
+        if not processes(started.folder):
             break
         time.sleep(0.1)
-    assert processes(ray_folder) == [], "Ray is still running"
+    assert processes(started.folder) == [], "Ray is still running"
 
 
 def test_without_a_cluster_it_ends_at_once_and_in_one_line(tmp_path):

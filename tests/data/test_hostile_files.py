@@ -1,13 +1,16 @@
 """Files made to read other files, to hang, or to take all memory: refused in one line, unread."""
 
+import ast
 import io
 import json
 import os
+import select
 import struct
 import subprocess
 import sys
 import threading
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -82,14 +85,14 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("target", ["secret", "pipe"])
 @pytest.mark.parametrize("kind", ELSEWHERE)
-def test_an_hdf5_log_reads_no_other_file(kind, target, arrays, tmp_path, request):
+def test_an_hdf5_log_reads_no_other_file(kind, target, arrays, tmp_path, request, refused):
     path = tmp_path / "log.hdf5"
     with hdf5_without(path, arrays, "rewards") as file:
         ELSEWHERE[kind](file, "rewards", request.getfixturevalue(target))
     assert refused(path).startswith(f"{path}: rewards ")
 
 
-def test_names_of_an_enumeration_are_no_numbers(arrays, tmp_path):
+def test_names_of_an_enumeration_are_no_numbers(arrays, tmp_path, refused):
     path = tmp_path / "log.hdf5"
     with hdf5_without(path, arrays, "rewards") as file:
         file.create_dataset("rewards", (12,), h5py.enum_dtype({"low": 0, "high": 1}))
@@ -98,7 +101,7 @@ def test_names_of_an_enumeration_are_no_numbers(arrays, tmp_path):
 
 @pytest.mark.parametrize("target", ["secret", "pipe"])
 @pytest.mark.parametrize("kind", ELSEWHERE)
-def test_nor_does_a_minari_data_set(kind, target, arrays, tmp_path, request):
+def test_nor_does_a_minari_data_set(kind, target, arrays, tmp_path, request, refused):
     path = tmp_path / "log.minari"
     save_data(Dataset(**arrays), path)
     with h5py.File(path / "data" / "main_data.hdf5", "a") as file:
@@ -111,26 +114,50 @@ def test_nor_does_a_minari_data_set(kind, target, arrays, tmp_path, request):
     assert "external link" in refused(path)
 
 
-def refused(path: Path) -> str:
-    """What a program that loads it says, in a process of its own: the old code waits for ever on a pipe."""
-    code = (
-        "import sys\nfrom bcrl.data import load_data\nfrom bcrl.errors import BCRLError\n"
-        "try:\n    load_data(sys.argv[1])\nexcept BCRLError as error:\n    print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert len(done.stdout.splitlines()) == 1, done.stdout + done.stderr
-    return done.stdout.strip()
+LOADING = """
+import sys
+from bcrl.data import load_data
+from bcrl.errors import BCRLError
+for line in sys.stdin:
+    try:
+        load_data(line[:-1])
+        print(None, flush=True)
+    except BCRLError as error:
+        print(repr(str(error)), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def loader() -> Iterator[subprocess.Popen[str]]:
+    """A program that loads one path after another: the old code waits for ever on a pipe."""
+    words = [sys.executable, "-c", LOADING]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def refused(loader) -> Callable[[Path], str]:
+    """What that program says of a path, which must be one line."""
+
+    def ask(path: Path) -> str:
+        print(path, file=loader.stdin, flush=True)
+        assert select.select([loader.stdout], [], [], 60)[0], f"{path}: no answer"
+        said = ast.literal_eval(loader.stdout.readline())
+        assert said is not None, f"{path}: was loaded"
+        assert len(said.splitlines()) == 1, said
+        return said.strip()
+
+    return ask
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".hdf5", ".minari"])
-def test_a_pipe_is_no_log(suffix, tmp_path):
+def test_a_pipe_is_no_log(suffix, tmp_path, refused):
     os.mkfifo(tmp_path / f"log{suffix}")
     assert "is not a" in refused(tmp_path / f"log{suffix}")
 
 
-def test_pipes_inside_a_minari_folder(arrays, tmp_path):
+def test_pipes_inside_a_minari_folder(arrays, tmp_path, refused):
     path = tmp_path / "log.minari"
     save_data(Dataset(**arrays), path)
     (path / "data" / "main_data.hdf5").unlink()

@@ -26,7 +26,7 @@ WORDS += " --set hidden=[8] --sweep learning_rate=1e-2,1e-3"
 
 def start(log: Path, out: Path, devices: int, *words: str, stopping: str = "-") -> subprocess.Popen:
     per_process = 1 if "--distributed" in words else devices
-    flags = f"--xla_backend_optimization_level=1 --xla_force_host_platform_device_count={per_process}"
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={per_process}"
     return subprocess.Popen(
         [sys.executable, PROGRAM, str(devices), stopping, str(log), str(out), *WORDS.split(), *words],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},

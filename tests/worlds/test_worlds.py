@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from optimised import optimised
 
 from bcrl.errors import BCRLError
 from bcrl.worlds import WORLDS, JaxWorld, World, as_world, make_world
@@ -39,6 +40,14 @@ def play_many(world: JaxWorld):
     return jax.jit(jax.vmap(lambda key: play(world, key, random_policy(world))))
 
 
+def thousands(world: JaxWorld) -> tuple[jax.Array, ...]:
+    with optimised():
+        return play_many(world)(jax.random.split(jax.random.key(0), 2000))
+
+
+played = cache(thousands)
+
+
 def test_one_step_has_the_promised_shapes(world: JaxWorld) -> None:
     key = jax.random.key(0)
     state = jax.eval_shape(world.reset, key)
@@ -51,8 +60,7 @@ def test_one_step_has_the_promised_shapes(world: JaxWorld) -> None:
 
 
 def test_thousands_of_episodes_at_once_stay_finite_and_bounded(world: JaxWorld) -> None:
-    keys = jax.random.split(jax.random.key(0), 2000)
-    observations, rewards, costs, terminals = play_many(world)(keys)
+    observations, rewards, costs, terminals = played(world)
     assert observations.shape == (2000, world.horizon, world.observation_size)
     assert np.isfinite(rewards).all()
     assert np.abs(observations).max() <= world.observation_bound
@@ -67,8 +75,7 @@ def test_the_hardest_pushes_stay_within_the_observation_bound(world: JaxWorld) -
 
 
 def test_an_episode_is_a_pure_function_of_its_key(world: JaxWorld) -> None:
-    keys = jax.random.split(jax.random.key(3), 2000)
-    first, again = play_many(world)(keys), play_many(world)(keys)
+    first, again = played(world), thousands(world)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     assert not np.array_equal(first[0][0], first[0][1])
 

@@ -126,7 +126,8 @@ class Model(eqx.Module):
 
     def member(self, index: int) -> tuple[Member, Array]:
         """The networks of one member and its residuals."""
-        return jax.tree.map(lambda x: x[index], (self.members, self.residuals))
+        # By numpy: jax would compile a program for each shape.
+        return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), (self.members, self.residuals))
 
     def check(self, data: Dataset) -> None:
         """Refuses another log than the one the model was learned from."""

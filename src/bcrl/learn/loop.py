@@ -38,10 +38,18 @@ def seed_keys(seeds: Sequence[int]) -> jax.Array:
 
 def initial_state(method: Method, spec: Spec, seeds: Sequence[int], swept: Swept = NOTHING) -> Any:
     """One state per seed, stacked on axis 0. `swept` are options with a value for each of them."""
-    return _init(method, spec, seed_keys(seeds), dict(swept))
+    least = jax.config.read("jax_disable_most_optimizations")  # then `quick` would optimise more
+    quick = jax.default_backend() == "cpu" and not least
+    return _initialiser(quick)(method, spec, seed_keys(seeds), dict(swept))
 
 
-@partial(jax.jit, static_argnames=("method", "spec"))
+@cache
+def _initialiser(quick: bool) -> Any:
+    """`_init`, compiled. It runs once, so `quick` optimises less: on a CPU that halves its compilation."""
+    options = {"xla_backend_optimization_level": 1, "xla_llvm_disable_expensive_passes": True}
+    return jax.jit(_init, static_argnames=("method", "spec"), compiler_options=options if quick else None)
+
+
 def _init(method: Method, spec: Spec, keys: jax.Array, swept: dict[str, jax.Array]) -> Any:
     def one_seed(key: jax.Array, swept: dict[str, jax.Array]) -> Any:
         return with_traced(method, swept).init(jax.random.fold_in(key, 0), spec)

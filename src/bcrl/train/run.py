@@ -70,7 +70,9 @@ class Run:
         if self.state is None or self.normaliser is None:
             assert self.folder is not None
             return load_learned(self.folder / f"policy-{seed}.bcrl")
-        one = jax.tree.map(lambda x: x[self.seeds.index(seed)], self.state)
+        index = self.seeds.index(seed)
+        # By numpy: jax would compile a program for each shape.
+        one = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), self.state)
         learned = self.units.inside(self.method).actor(one, self.arrays, self.normaliser, self.spec)
         provenance = {**self.provenance, "seed": seed}
         return Policy(
