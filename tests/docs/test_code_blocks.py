@@ -51,11 +51,9 @@ SLOW = (
     "docs/tutorial-own-log.md",
     "docs/tutorial-researcher.md",
 )  # these train
-LONG = ("docs/tutorial-own-log.md",)  # for thousands of steps
+LONG = ("README.md", "docs/tutorial-own-log.md")  # for thousands of steps
 # Sizes of a page that are smaller in the test, so that it takes seconds; all else is as printed.
 SMALLER = {
-    # tests/worlds/test_collect.py records as printed here, and training repeats the same 100 steps.
-    "README.md": {"steps=1_000_000": "steps=60_000", "steps=3_000": "steps=100"},
     "docs/tutorial-own-log.md": {
         "for shift in range(60)": "for shift in range(6)",
         "range(1_000, 1_020)": "range(1_000, 1_003)",
