@@ -175,7 +175,7 @@ def check_discrete(method: Method, source: str) -> None:
         )
 
 
-OLD_VALUES = {"check_action": False}
+OLD_VALUES = {"check_action": False, "label_values": "regressed"}
 """Options that older files do not have, with the values in force when they were written."""
 
 
