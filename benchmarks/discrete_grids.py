@@ -37,7 +37,7 @@ from bcrl.worlds.known import KnownModel
 
 GAMMA, SLIP, HORIZON = 0.95, 0.1, 200
 """γ of reward and cost; at the horizon γᵗ is 4e-5."""
-DEVELOPMENT = ((5, 2), (7, 6))
+DEVELOPMENT = ((7, 22), (8, 25))
 """Size and seed of the random maps."""
 GRIDS = ((5, 8), (6, 3), (7, 5), (7, 12), (8, 7))
 LABELS = ("up", "right", "down", "left")
@@ -48,19 +48,18 @@ STEPS = 15_000
 OPTIONS = {
     "gamma": GAMMA,
     "gamma_cost": GAMMA,
-    "tau_c": 0.01,
-    "tau_r": 0.9,
     "hidden": (64, 64),
     "batch_size": 512,
-    "target_rate": 0.002,
+    "learning_rate": 1e-3,
+    "target_rate": 0.01,
     "max_budget": 20.0,
-    "cost_unit": (1.0,),
+    "cost_unit": (0.3,),
     "reward_unit": 1.0,
 }
 
 
 def grid(size: int, seed: int) -> CMDP:
-    """A random map where a step on X costs 10; with a `cost_unit` of 1 networks see small slacks well."""
+    """A random map where a step on X costs 10, so that the smallest budgets are far below one such step."""
     model = GridWorld.random(size, SLIP, GAMMA, seed).cmdp
     return CMDP(
         model.transitions, model.rewards, 10 * model.costs, GAMMA, start=model.start, terminal=model.terminal
