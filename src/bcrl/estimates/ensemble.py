@@ -33,8 +33,8 @@ RATE = 2e-3
 BATCH = 256
 RESIDUALS = 4096
 """Held-out rows whose prediction errors are kept for sampled transitions, at most."""
-LAG = 0.05
-"""Share of the squared error of f on held-out rows that the action before must explain for f to see it."""
+LAG = 0.01
+"""Share of the variance of the change that f misses and the action before explains, from which f sees it."""
 OUTCOMES = 4  # reward, whether anything is paid, the size of the cost, the end
 _SEGMENT = 250  # steps between two looks at the progress bar
 
@@ -235,14 +235,16 @@ def _unseen(data: Dataset, seed: int) -> np.ndarray:
 
 
 def _lag(model: Model, data: Dataset) -> float:
-    """The share of the squared error of f that the action before explains, on rows of its own; 0 to 1."""
+    """The share of the variance of the change that f misses and the action before explains, on held-out rows.
+
+    The regression learns on one half of them and is asked on the other.
+    """
     missed = np.asarray(model.residuals.mean(0) / model.scales.change[1])
     before = actions_before(data)[_unseen(data, model.seed)]
     columns = np.concatenate([before, np.ones((len(before), 1))], axis=1)
     half = len(before) // 2
     weights = np.linalg.lstsq(columns[:half], missed[:half], rcond=None)[0]
-    left = missed[half:] - columns[half:] @ weights
-    return 1.0 - float((left**2).sum() / max((missed[half:] ** 2).sum(), 1e-30))
+    return float(np.mean(missed[half:] ** 2) - np.mean((missed[half:] - columns[half:] @ weights) ** 2))
 
 
 def actions_before(data: Dataset) -> np.ndarray:
