@@ -224,7 +224,7 @@ def _fit(data: Dataset, members: int, hidden: tuple[int, ...], steps: int, seed:
             tick(length, f"loss {float(np.mean(loss)):.3g}")
     unseen = _unseen(data, seed)
     told = actions_before(data)[unseen] if lags else None
-    places, residuals = _residuals(networks, scales, *(jnp.asarray(x[unseen]) for x in _moves(data)), told)
+    places, residuals = _residuals(networks, scales, told, *(jnp.asarray(x[unseen]) for x in _moves(data)))
     return Model(networks, places, residuals, scales, data.fingerprint(), hidden, seed, lags)
 
 
@@ -375,10 +375,10 @@ def _train(
 def _residuals(
     networks: Member,
     scales: Scales,
+    before: np.ndarray | None,
     observations: Array,
     actions: Array,
     change: Array,
-    before: Array | None,
 ) -> tuple[Array, Array]:
     pairs = scales.pairs(observations, actions, before)
     guess = eqx.filter_vmap(lambda member: member.dynamics(pairs))(networks)
