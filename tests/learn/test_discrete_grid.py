@@ -32,6 +32,8 @@ def test_a_grid_world():
     with optimised():
         policy = fit(log, method, steps=3_000, log_every=3_000).policy()
     low, least = evaluate(model, least_cost(model).policy, model.rewards, model.costs[0]) @ model.start
+    # The learned least cost from the start is the exact one.
+    assert abs(float(policy.learned.mean_start_value[0]) - least) < 0.03  # type: ignore[attr-defined]
     world, first = KnownModel(model, HORIZON), jax.random.split(jax.random.key(0), EPISODES)
     earned = []
     for budget in (least + 0.15, 1.1):

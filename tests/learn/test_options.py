@@ -31,6 +31,7 @@ BAD = {
     "slack_draw": ["normal"],
     "budget_input": ["squared"],
     "phases": ["never"],
+    "label_values": ["guessed"],
 }
 
 

@@ -1,7 +1,8 @@
 """The learned model of a log: K members, each a network of the dynamics and one of the outcome.
 
-f(s, a) gives the change of the observation, by squared error. g(s, a, s′) gives reward, cost and end; it is
-trained on the logged s′ and asked with the predicted one. A cost is a Bernoulli draw (was anything paid?)
+f(s, a) gives the change of the observation, by squared error. Where the action before explains what f misses,
+as with motors that lag, f also sees that action. g(s, a, s′) gives reward, cost and end; it is trained on the
+logged s′ and asked with the predicted one. A cost is a Bernoulli draw (was anything paid?)
 times a size, which is trained on the rows that paid; where all such rows cost the same, the size is exact.
 Every member is trained on whole episodes drawn with replacement. A tenth of the episodes is held out.
 """
@@ -32,6 +33,8 @@ RATE = 2e-3
 BATCH = 256
 RESIDUALS = 4096
 """Held-out rows whose prediction errors are kept for sampled transitions, at most."""
+LAG = 0.01
+"""Share of the variance of the change that f misses and the action before explains, from which f sees it."""
 OUTCOMES = 4  # reward, whether anything is paid, the size of the cost, the end
 _SEGMENT = 250  # steps between two looks at the progress bar
 
@@ -68,9 +71,11 @@ class Scales(eqx.Module):
         seen, one = jnp.zeros((4, observations)), jnp.zeros((4, 1))
         return cls(seen, jnp.zeros((4, actions)), seen, one, one, jnp.zeros(()))
 
-    def pairs(self, observations: Any, actions: Any) -> Any:
-        """(s, a) as the networks see it."""
-        seen = standard(self.observation, observations), standard(self.action, actions)
+    def pairs(self, observations: Any, actions: Any, before: Any = None) -> Any:
+        """(s, a) as the networks see it, with the action before where it is given."""
+        seen = [standard(self.observation, observations), standard(self.action, actions)]
+        if before is not None:
+            seen.append(standard(self.action, before))
         return jnp.concatenate(seen, axis=-1)
 
     def on_host(self) -> "Scales":
@@ -98,9 +103,11 @@ class Member(eqx.Module):
     outcome: MLP
 
     @classmethod
-    def new(cls, key: Array, observations: int, actions: int, hidden: tuple[int, ...]) -> "Member":
+    def new(
+        cls, key: Array, observations: int, actions: int, hidden: tuple[int, ...], lags: bool
+    ) -> "Member":
         first, second = jax.random.split(key)
-        sizes = observations + actions, *hidden, observations
+        sizes = observations + (2 if lags else 1) * actions, *hidden, observations
         wider = 2 * observations + actions, *hidden, OUTCOMES
         return cls(MLP(sizes, first, activation="silu"), MLP(wider, second, activation="silu"))
 
@@ -110,14 +117,16 @@ class Model(eqx.Module):
 
     members: Member
     """Stacked on axis 0."""
-    places: Float[Array, "n d+a"]
-    """Standardised (s, a) of held-out rows, in random order."""
+    places: Float[Array, "n i"]
+    """What f sees of held-out rows, in random order."""
     residuals: Float[Array, "k n d"]
     """Errors of each member's dynamics there, in the unit of the observations."""
     scales: Scales
     data_sha256: str = eqx.field(static=True)
     hidden: tuple[int, ...] = eqx.field(static=True)
     seed: int = eqx.field(static=True)
+    lags: bool = eqx.field(static=True, default=False)
+    """Whether f sees the action before."""
 
     @property
     def count(self) -> int:
@@ -146,6 +155,7 @@ class Model(eqx.Module):
             "hidden": list(self.hidden),
             "data_sha256": self.data_sha256,
             "seed": self.seed,
+            "lags": self.lags,
         }
         write_tensors(path, self, header)
 
@@ -159,6 +169,7 @@ class Model(eqx.Module):
             if not all(type(size) is int and 1 <= size <= 1_000_000 for size in sizes):
                 raise ValueError(f"sizes are {sizes}")
             hidden, told = tuple(header["hidden"]), (str(header["data_sha256"]), int(header["seed"]))
+            lags = bool(header.get("lags", False))  # older files have no such model
             if len(hidden) > MOST_ENTRIES:
                 raise ValueError(f"there are {len(hidden)} hidden layers")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -166,11 +177,11 @@ class Model(eqx.Module):
 
         def blank() -> Model:
             keys = jax.random.split(jax.random.key(0), members)
-            new = eqx.filter_vmap(lambda key: Member.new(key, observations, actions, hidden))(keys)
-            places = jnp.zeros((header["residuals"], observations + actions))
+            new = eqx.filter_vmap(lambda key: Member.new(key, observations, actions, hidden, lags))(keys)
+            places = jnp.zeros((header["residuals"], observations + (2 if lags else 1) * actions))
             residuals = jnp.zeros((members, header["residuals"], observations))
             scales = Scales.blank(observations, actions)
-            return cls(new, places, residuals, scales, told[0], hidden, told[1])
+            return cls(new, places, residuals, scales, told[0], hidden, told[1], lags)
 
         return read_tensors(path, jax.eval_shape(blank), header)
 
@@ -183,19 +194,27 @@ def fit_model(
     steps: int = 8_000,
     seed: int = 0,
 ) -> Model:
-    """Learns the model of a log, all members as one program. Same seed, same model."""
+    """Learns the model of a log, all members as one program. Same seed, same model.
+
+    It is learned twice where the action before explains what the first misses.
+    """
     check_log(data)
     for name, value, least in (("members", members, 2), ("steps", steps, 1)):
         if not isinstance(value, int) or value < least:
             raise BCRLError(f"{name} is {value}, but must be a whole number from {least} up")
+    model = _fit(data, members, tuple(hidden), steps, seed, False)
+    # A second model only where the first shows that it is needed.
+    return _fit(data, members, tuple(hidden), steps, seed, True) if _lag(model, data) > LAG else model
+
+
+def _fit(data: Dataset, members: int, hidden: tuple[int, ...], steps: int, seed: int, lags: bool) -> Model:
     scales = Scales.of(data)
-    out = held_out(data, seed)
-    bags = _bags(data, ~out, members, seed)
+    bags = _bags(data, ~held_out(data, seed), members, seed)
     make, train = jax.random.split(jax.random.key(seed))
-    sizes = data.observation_size, data.action_size, tuple(hidden)
+    sizes = data.observation_size, data.action_size, hidden, lags
     networks, moments = _new(jax.random.split(make, members), sizes, steps)
-    rows, keys = _rows(data, scales), jax.random.split(train, members)
-    with progress("learning the model", steps) as tick:
+    rows, keys = _rows(data, scales, lags), jax.random.split(train, members)
+    with progress("learning the model" + (" again, with the action before" if lags else ""), steps) as tick:
         for first in range(0, steps, _SEGMENT):
             length = min(_SEGMENT, steps - first)
             networks, moments, loss = _train(
@@ -204,9 +223,36 @@ def fit_model(
             if not np.isfinite(loss).all():
                 raise BCRLError(f"{data.source}: the model's loss is not finite at step {first + length:,}")
             tick(length, f"loss {float(np.mean(loss)):.3g}")
-    unseen = np.random.default_rng([seed, 3]).permutation(np.flatnonzero(out[data.episode]))[:RESIDUALS]
-    places, residuals = _residuals(networks, scales, *(jnp.asarray(x[unseen]) for x in _moves(data)))
-    return Model(networks, places, residuals, scales, data.fingerprint(), tuple(hidden), seed)
+    unseen = _unseen(data, seed)
+    told = actions_before(data)[unseen] if lags else None
+    places, residuals = _residuals(networks, scales, told, *(jnp.asarray(x[unseen]) for x in _moves(data)))
+    return Model(networks, places, residuals, scales, data.fingerprint(), hidden, seed, lags)
+
+
+def _unseen(data: Dataset, seed: int) -> np.ndarray:
+    """Some held-out rows, in random order."""
+    rows = np.flatnonzero(held_out(data, seed)[data.episode])
+    return np.random.default_rng([seed, 3]).permutation(rows)[:RESIDUALS]
+
+
+def _lag(model: Model, data: Dataset) -> float:
+    """The share of the variance of the change that f misses and the action before explains, on held-out rows.
+
+    The regression learns on one half of them and is asked on the other.
+    """
+    missed = np.asarray(model.residuals.mean(0) / model.scales.change[1])
+    before = actions_before(data)[_unseen(data, model.seed)]
+    columns = np.concatenate([before, np.ones((len(before), 1))], axis=1)
+    half = len(before) // 2
+    weights = np.linalg.lstsq(columns[:half], missed[:half], rcond=None)[0]
+    return float(np.mean(missed[half:] ** 2) - np.mean((missed[half:] - columns[half:] @ weights) ** 2))
+
+
+def actions_before(data: Dataset) -> np.ndarray:
+    """(N, a) the action of the row before; 0 at the first of an episode."""
+    before = np.concatenate([np.zeros_like(data.actions[:1]), data.actions[:-1]])
+    before[data.starts] = 0.0
+    return before
 
 
 def check_log(data: Dataset) -> None:
@@ -253,8 +299,11 @@ def _moves(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return data.observations, data.actions, data.next_observations - data.observations
 
 
-def _rows(data: Dataset, scales: Scales) -> Rows:
-    """What training reads, standardised: (s, a), s′, the change, and reward, paid, size and end."""
+def _rows(data: Dataset, scales: Scales, lags: bool) -> Rows:
+    """What training reads, standardised: (s, a), s′, the change, the outcome, and the action before.
+
+    The outcome is reward, paid, size and end. Without lags the action before has no columns.
+    """
     host = scales.on_host()
     observations, actions, change = _moves(data)
     paid = data.costs_2d > 0
@@ -269,6 +318,7 @@ def _rows(data: Dataset, scales: Scales) -> Rows:
         standard(host.observation, data.next_observations),
         standard(host.change, change),
         np.concatenate(outcomes, axis=1),
+        *([standard(host.action, actions_before(data))] if lags else []),
     )
 
 
@@ -277,7 +327,7 @@ def _optimiser(steps: int) -> optax.GradientTransformation:
 
 
 @eqx.filter_jit
-def _new(keys: Array, sizes: tuple[int, int, tuple[int, ...]], steps: int) -> tuple[Member, Any]:
+def _new(keys: Array, sizes: tuple[int, int, tuple[int, ...], bool], steps: int) -> tuple[Member, Any]:
     """The members before training, and the states of their optimisers."""
     networks = eqx.filter_vmap(lambda key: Member.new(key, *sizes))(keys)
     return networks, eqx.filter_vmap(_optimiser(steps).init)(networks)
@@ -285,9 +335,11 @@ def _new(keys: Array, sizes: tuple[int, int, tuple[int, ...]], steps: int) -> tu
 
 def _loss(member: Member, columns: list[Array]) -> Array:
     """Squared errors of change, reward and size, log losses of paid and end."""
-    pairs, after, change, wanted = columns
+    pairs, after, change, wanted, *before = columns
     said = member.outcome(jnp.concatenate([pairs, after], axis=1))
-    moved = jnp.mean(jnp.sum((member.dynamics(pairs) - change) ** 2, axis=1))
+    moved = jnp.mean(
+        jnp.sum((member.dynamics(jnp.concatenate([pairs, *before], axis=1)) - change) ** 2, axis=1)
+    )
     squared, logs = (said - wanted) ** 2, optax.sigmoid_binary_cross_entropy(said, wanted)
     reward, paid, size, end = squared[:, 0], logs[:, 1], squared[:, 2] * wanted[:, 1], logs[:, 3]
     return moved + jnp.mean(reward + paid + size + end)
@@ -322,8 +374,13 @@ def _train(
 
 @eqx.filter_jit
 def _residuals(
-    networks: Member, scales: Scales, observations: Array, actions: Array, change: Array
+    networks: Member,
+    scales: Scales,
+    before: np.ndarray | None,
+    observations: Array,
+    actions: Array,
+    change: Array,
 ) -> tuple[Array, Array]:
-    pairs = scales.pairs(observations, actions)
+    pairs = scales.pairs(observations, actions, before)
     guess = eqx.filter_vmap(lambda member: member.dynamics(pairs))(networks)
     return pairs, change - (guess * scales.change[1] + scales.change[0])

@@ -175,7 +175,7 @@ class Laboratory:
             simulate(
                 policy,
                 worlds,
-                first_states(self.first, self.data.action_size),
+                first_states(self.first, np.zeros((len(self.first), self.data.action_size))),
                 thresholds,
                 horizon=self.horizon,
                 seed=self.seed,

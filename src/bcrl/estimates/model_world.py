@@ -40,9 +40,9 @@ class Imagined(NamedTuple):
     """Whether its prediction left the range of the log."""
 
 
-def first_states(observations: np.ndarray, actions: int) -> Imagined:
-    """States that show these observations (n, d); `actions` is the size of an action."""
-    pairs = np.concatenate([observations, np.zeros((len(observations), actions), np.float32)], axis=1)
+def first_states(observations: np.ndarray, before: np.ndarray) -> Imagined:
+    """States that show these observations (n, d), and the actions (n, a) before them: 0 at a first step."""
+    pairs = np.concatenate([observations, before], axis=1, dtype=np.float32)
     return Imagined(jnp.asarray(observations), jnp.asarray(pairs), jnp.zeros(len(pairs), bool))
 
 
@@ -56,10 +56,11 @@ class ModelWorld(JaxWorld):
     name = "the learned model"
 
     member: Member = eqx.field(kw_only=True)
-    places: Float[Array, "n d+a"] = eqx.field(kw_only=True)
+    places: Float[Array, "n i"] = eqx.field(kw_only=True)
     residuals: Float[Array, "n d"] = eqx.field(kw_only=True)
     scales: Scales = eqx.field(kw_only=True)
     sampled: Float[Array, ""] = eqx.field(kw_only=True)
+    lags: bool = eqx.field(kw_only=True, static=True, default=False)
 
     def observe(self, state: Imagined) -> Array:
         return state.observation
@@ -72,8 +73,9 @@ class ModelWorld(JaxWorld):
         residual, paid, end = jax.random.split(key, 3)
         scales, seen = self.scales, state.observation
         pair = scales.pairs(seen, action)
-        change = self.member.dynamics(pair) * scales.change[1] + scales.change[0]
-        after = seen + change + self.sampled * self._residual(pair, residual)
+        place = scales.pairs(seen, action, state.pair[len(seen) :]) if self.lags else pair
+        change = self.member.dynamics(place) * scales.change[1] + scales.change[0]
+        after = seen + change + self.sampled * self._residual(place, residual)
         _, _, low, high = scales.observation
         room = TOLERANCE * (high - low)
         clipped = jnp.any((after < low - room) | (after > high + room))
@@ -87,11 +89,11 @@ class ModelWorld(JaxWorld):
         terminal = (scales.ends > 0) & jax.random.bernoulli(end, jax.nn.sigmoid(said[3]))
         return Imagined(after, jnp.concatenate([seen, action]), clipped), reward, cost, terminal
 
-    def _residual(self, pair: Array, key: Array) -> Array:
+    def _residual(self, place: Array, key: Array) -> Array:
         count = min(CANDIDATES, len(self.places))
         first = jax.random.randint(key, (), 0, len(self.places) - count + 1)
         places = jax.lax.dynamic_slice_in_dim(self.places, first, count)
-        return self.residuals[first + jnp.argmin(jnp.sum((places - pair) ** 2, axis=1))]
+        return self.residuals[first + jnp.argmin(jnp.sum((places - place) ** 2, axis=1))]
 
     def reset(self, key: Array) -> Any:
         raise NotImplementedError("an episode of the model begins from a logged observation")
@@ -107,7 +109,7 @@ def member_worlds(model: Model, sampled: bool) -> list[ModelWorld]:
         member, residuals = model.member(index)
         flag = jnp.float32(sampled)
         drawn = {"places": model.places, "residuals": residuals, "sampled": flag}
-        worlds.append(ModelWorld(member=member, scales=model.scales, **drawn))
+        worlds.append(ModelWorld(member=member, scales=model.scales, lags=model.lags, **drawn))
     return worlds
 
 

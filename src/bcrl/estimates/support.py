@@ -10,7 +10,7 @@ import numpy as np
 
 from bcrl.assess.rollout import scan
 from bcrl.data import Dataset
-from bcrl.estimates.ensemble import Model, held_out, spaced, standard
+from bcrl.estimates.ensemble import Model, actions_before, held_out, spaced, standard
 from bcrl.estimates.model_world import first_states, member_worlds
 from bcrl.learn.protocol import Insight
 from bcrl.progress import Tick
@@ -80,7 +80,7 @@ def replay(model: Model, data: Dataset, tick: Tick = lambda advance=1, note="": 
     actions = jnp.asarray(data.actions[rows])
     keys = jax.random.split(jax.random.key(model.seed), (model.count, length, len(firsts)))
     said = []
-    states = first_states(data.observations[firsts], data.action_size)
+    states = first_states(data.observations[firsts], actions_before(data)[firsts])
     begun = (actions, jnp.zeros(len(firsts), jnp.int32))
     for sampled in (False, True):
         worlds = member_worlds(model, sampled)

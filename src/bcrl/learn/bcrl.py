@@ -2,7 +2,8 @@
 
 Read `total_loss` first: it names the five steps. Every deviation from the paper and from the published code
 is listed with its reason in docs/method.md. The options are in `bcrl_options.py`, data and networks in
-`bcrl_setup.py`, execution in `acting.py`, the gradient form of step 4 in `bcrl_gradient.py`.
+`bcrl_setup.py`, execution in `acting.py`, the gradient form of step 4 in `bcrl_gradient.py`, what labels
+change in `bcrl_labels.py`.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl import budget as budgets
 from bcrl.learn.batch import Batch
-from bcrl.learn.bcrl_gradient import GradientExtraction
+from bcrl.learn.bcrl_labels import LabelValues
 from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.losses import cost_weighting
 from bcrl.learn.networks import MLP, PolicyNetwork, apply_each
@@ -24,7 +25,7 @@ from bcrl.learn.train_state import Networks, TrainState, clip
 
 
 @dataclass(frozen=True, repr=False)
-class BCRL(GradientExtraction):
+class BCRL(LabelValues):
     """BCRL with in-sample critics: IQL by default, XQL or SparseQL by the regressions."""
 
     name: ClassVar[str] = "bcrl"
@@ -63,7 +64,9 @@ class BCRL(GradientExtraction):
         batch, costs = self.repeat(batch), self.repeat(costs)
         budget = self.augment(budget_key, batch, costs, spec)
         # 3. Reward critics inside the safe set.
-        reward_loss, advantage, reward_metrics = self.reward_losses(networks, targets, batch, budget)
+        reward_loss, advantage, reward_metrics = self.reward_losses(
+            networks, targets, batch, budget, costs.value
+        )
         # 4. The policy, by the advantage in reward, or also by the gradient of Q_R.
         if self.climbs:
             policy_loss, policy_metrics = self.gradient_loss(
@@ -87,7 +90,11 @@ class BCRL(GradientExtraction):
         value = networks["cost_value"](batch.features)
         next_value = networks["cost_value"](batch.next_features)
         costs = Costs(q_c, *(self.floor(stop_gradient(v)) for v in (value, next_value)))
-        value_loss = self.cost_value_loss(q_c, value)
+        if self.compares(networks, self.cost_regression):
+            _, least = self.cheapest(networks, targets, batch.features)
+            value_loss = jnp.mean(jnp.sum((least - value) ** 2, axis=1))
+        else:
+            value_loss = self.cost_value_loss(q_c, value)
         critic_loss = self.cost_critic_loss(networks["cost_critic"], batch, costs.next_value)
         metrics = {
             "cost/value_loss": value_loss,
@@ -123,14 +130,18 @@ class BCRL(GradientExtraction):
         return Budgets(delta, delta, budgets.direct_next(delta, batch.cost, self.discount_cost))
 
     def reward_losses(
-        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets
+        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, cost_value: Array
     ) -> tuple[Array, Array, Metrics]:
         """The losses of V_R and Q_R, and the advantage Q_R − V_R."""
         inputs = jnp.concatenate([batch.pairs, self.encode(budget.action)], axis=1)
         q = jnp.min(apply_each(targets["critic"], inputs)[..., 0], axis=0)
         value = self.value(networks["value"], batch.features, budget.state)
         next_value = self.value(networks["value"], batch.next_features, budget.next_state)
-        value_loss = self.reward_value_loss(q, value)
+        if self.compares(networks, self.reward_regression):
+            best = self.largest_worth(networks, targets, batch, budget, cost_value)
+            value_loss = jnp.mean((best - value) ** 2)
+        else:
+            value_loss = self.reward_value_loss(q, value)
         critic_loss = self.reward_critic_loss(networks["critic"], inputs, batch, stop_gradient(next_value))
         metrics = {
             "reward/value_loss": value_loss,

@@ -64,6 +64,9 @@ class BCRLOptions(MethodOptions):
     gamma: float = option(0.99, least=0.0, most=1.0, traced=True)
     """Discount of reward."""
 
+    label_values: Literal["compared", "regressed"] = "compared"
+    """Discrete actions: V_C and V_R by comparing those that the log supports, or by the regressions."""
+
     # ---- policy extraction -------------------------------------------------------------------------
 
     extraction: Literal["clone", "gradient"] = "clone"
