@@ -21,6 +21,7 @@ from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.losses import cost_weighting
 from bcrl.learn.networks import MLP, PolicyNetwork, apply_each
 from bcrl.learn.protocol import Metrics, Part, Spec
+from bcrl.learn.stages import stage
 from bcrl.learn.train_state import Networks, TrainState, clip
 
 
@@ -82,6 +83,7 @@ class BCRL(LabelValues):
         metrics |= reward_metrics | policy_metrics | {"policy/fallback_loss": fallback_loss}
         return cost_loss + reward_loss + policy_loss + fallback_loss, metrics
 
+    @stage("cost critics")
     def cost_losses(
         self, networks: Networks, targets: Networks, batch: Batch
     ) -> tuple[Array, Costs, Metrics]:
@@ -113,6 +115,7 @@ class BCRL(LabelValues):
         target = batch.cost + self.discount_cost * batch.bootstrap[:, None] * next_value
         return jnp.mean((apply_each(critic, batch.pairs) - target) ** 2) * target.shape[1]
 
+    @stage("budgets")
     def augment(self, key: PRNGKeyArray, batch: Batch, costs: Costs, spec: Spec) -> Budgets:
         """One δ per row, sampled where (s, δ) and (s, a, δ) are safe, and δ′ = g(s, a, s′, δ).
 
@@ -129,6 +132,7 @@ class BCRL(LabelValues):
         delta = jnp.maximum(least, next_least) + extra
         return Budgets(delta, delta, budgets.direct_next(delta, batch.cost, self.discount_cost))
 
+    @stage("reward critics")
     def reward_losses(
         self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, cost_value: Array
     ) -> tuple[Array, Array, Metrics]:
@@ -161,6 +165,7 @@ class BCRL(LabelValues):
         target = batch.reward + self.gamma * batch.bootstrap * next_value
         return jnp.mean((apply_each(critic, inputs)[..., 0] - target) ** 2)
 
+    @stage("policy")
     def policy_loss(
         self, actor: PolicyNetwork, batch: Batch, budget: Budgets, advantage: Array, key: PRNGKeyArray
     ) -> tuple[Array, Metrics]:
@@ -177,6 +182,7 @@ class BCRL(LabelValues):
             metrics["policy/weight_zero"] = jnp.mean(weight == 0.0)
         return loss, metrics
 
+    @stage("policy")
     def gradient_loss(
         self,
         networks: Networks,
@@ -201,6 +207,7 @@ class BCRL(LabelValues):
         value_loss = self.reward_value_loss(jnp.where(safe, worth, stop_gradient(value)), value)
         return loss + value_loss, metrics | {"policy/weight": weight.mean()}
 
+    @stage("fallback")
     def fallback_loss(
         self, fallback: PolicyNetwork, batch: Batch, costs: Costs, key: PRNGKeyArray
     ) -> Float[Array, ""]:

@@ -17,6 +17,7 @@ from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Metrics, Part, Spec
+from bcrl.learn.stages import stage
 from bcrl.learn.train_state import Networks
 
 
@@ -62,6 +63,7 @@ class BCRLTD3(BCRL):
         metrics |= critic_metrics | actor_metrics | {"policy/fallback_loss": fallback_loss}
         return cost_loss + critic_loss + actor_loss + fallback_loss, metrics
 
+    @stage("reward critics")
     def critic_loss(
         self,
         networks: Networks,
@@ -96,6 +98,7 @@ class BCRLTD3(BCRL):
         }
         return loss, metrics
 
+    @stage("policy")
     def actor_loss(
         self,
         networks: Networks,

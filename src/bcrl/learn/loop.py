@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 
 from bcrl.learn.devices import AXIS, SPREAD, WHOLE, mesh_for, placed
 from bcrl.learn.protocol import Method, Part, Spec
+from bcrl.learn.stages import stage
 from bcrl.learn.streamed import Span, is_on_disk, longest_span, on_device, read_ahead, step_keys, with_rows
 from bcrl.learn.traced import with_traced
 
@@ -176,8 +177,9 @@ def _scan_share(
 
         def one_step(state: Any, step: tuple[jax.Array, jax.Array | None]) -> tuple[Any, jax.Array]:
             number, rows = step
-            sample_key, update_key = step_keys(key, number)
-            batch = own.sample(with_rows(arrays, rows), sample_key)
+            with stage("batch"):
+                sample_key, update_key = step_keys(key, number)
+                batch = own.sample(with_rows(arrays, rows), sample_key)
             state, metrics = own.update(state, batch, update_key, spec, parts)
             names[:] = sorted(metrics)
             # One vector and not a dict of numbers: a step is bound by the number of kernels it launches.

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bcrl.learn.stages import stage
+
 Networks = dict[str, Any]
 Optimisers = Mapping[str, optax.GradientTransformation]
 
@@ -32,6 +34,7 @@ class TrainState(eqx.Module):
         copies = {name: jax.tree.map(jnp.copy, networks[name]) for name in targets}
         return cls(networks, copies, moments, extra)
 
+    @stage("optimiser")
     def step(self, gradients: Networks, optimisers: Optimisers) -> "TrainState":
         """One optimiser step on every network that `optimisers` names; the others stay."""
         networks, moments = dict(self.networks), dict(self.moments)
@@ -40,6 +43,7 @@ class TrainState(eqx.Module):
             networks[name] = optax.apply_updates(networks[name], change)
         return TrainState(networks, self.targets, moments, self.extra)
 
+    @stage("targets")
     def follow(self, rate: float, names: Iterable[str] | None = None) -> "TrainState":
         """θ_T ← (1 − α) θ_T + α θ for the targets of these networks (by default all)."""
         moving = set(self.targets if names is None else names)
@@ -61,6 +65,7 @@ def adam(rates: Mapping[str, Any]) -> Optimisers:
     return {name: optax.adam(rate) for name, rate in rates.items()}
 
 
+@stage("optimiser")
 def clip(gradient: Any, limit: float) -> Any:
     """The gradient of one network, its norm at most `limit`."""
     norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))

@@ -23,6 +23,7 @@ from bcrl.learn.losses import advantage_weight, expectile_loss
 from bcrl.learn.networks import MLP, apply_each
 from bcrl.learn.options import option
 from bcrl.learn.protocol import Metrics, Normaliser, Part, Spec
+from bcrl.learn.stages import stage
 from bcrl.learn.train_state import Networks, Optimisers, TrainState, adam
 
 VIOLATED, KEPT = 25.0, -1.0  # h of a step that costs something, and of one that does not
@@ -139,6 +140,7 @@ class FISOR(Baseline):
         state = state.step(gradients, self.critic_optimisers).follow(self.target_rate, ("critics",))
         return state, metrics | {"policy/loss": policy_loss, "policy/weight": weight.mean()}
 
+    @stage("weights")
     def weights(self, state: TrainState, batch: Batch) -> Float[Array, " b"]:
         """The weight of each action in cloning: by reward where feasible, by feasibility elsewhere."""
         q, q_h = in_sample.twin_values(state.targets["critics"], batch.features, batch.action)
@@ -151,6 +153,7 @@ class FISOR(Baseline):
         earn = advantage_weight(advantage, self.beta, self.weight_limit) * (q_h <= 0)
         return jnp.where(v_h > 0, jnp.maximum(escape, self.least_escape_weight), earn)
 
+    @stage("policy")
     def policy_loss(
         self, policy: NoisePredictor, features: Array, action: Array, weight: Array, key: PRNGKeyArray
     ) -> Array:
@@ -161,6 +164,7 @@ class FISOR(Baseline):
         found = policy(features, self.diffusion.noised(action, noise, time), time, dropout_key)
         return jnp.mean(weight * jnp.sum((found - noise) ** 2, axis=-1))
 
+    @stage("critics")
     def critic_losses(self, trained: Networks, targets: Networks, batch: Batch) -> tuple[Array, Metrics]:
         """Their sum: no loss reaches the networks of another."""
         found = in_sample.estimate(trained, targets, batch)

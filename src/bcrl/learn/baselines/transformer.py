@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.networks import LOG_STD_RANGE
+from bcrl.learn.stages import stage
 
 TOKENS = 4  # per step: return to go, cost to go, state, action
 ANSWERS = 2  # the last two of them are read: the state's token for the action, the action's for the cost
@@ -63,9 +64,13 @@ class Block(eqx.Module):
         query = self.query(last_tokens(normal, kept))
         mixed = self.attention(query, self.key_and_value(normal), sees, attention_key)
         x = last_tokens(x, kept) + dropout(self.mix(mixed), self.dropout, mix_key)
-        hidden = jax.nn.gelu(self.up(norm(x)), approximate=False)
-        return x + dropout(self.down(hidden), self.dropout, mlp_key)
+        return x + dropout(self.mlp(x), self.dropout, mlp_key)
 
+    @stage("mlp")
+    def mlp(self, x: Float[Array, "*b q w"]) -> Float[Array, "*b q w"]:
+        return self.down(jax.nn.gelu(self.up(norm(x)), approximate=False))
+
+    @stage("attention")
     def attention(
         self,
         query: Float[Array, "*b q w"],
@@ -147,6 +152,7 @@ class SequencePolicy(eqx.Module):
         mean, log_std = jnp.split(self.act(x[..., 0, :]), 2, axis=-1)
         return mean, jnp.clip(log_std, *LOG_STD_RANGE), self.foresee(x[..., 1, :])
 
+    @stage("embedding")
     def embed(self, goals: Array, states: Array, actions: Array, time: Array) -> Float[Array, "*b t w"]:
         """The tokens, step by step, each with the time of its step."""
         wishes = goals[..., None] * self.goals.weight[:, 0] + self.goals.bias
