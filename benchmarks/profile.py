@@ -17,6 +17,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -43,13 +44,13 @@ class Prepared(NamedTuple):
     length: int
     trained: Any
     traced: Any
-    flops: dict[tuple[str, str], float]
+    flops: Mapping[tuple[str, str], float]
     state: Any
     rest: tuple[Any, ...]
 
 
 def prepare(name: str, words: argparse.Namespace, pool: ThreadPoolExecutor) -> Prepared:
-    options = {"threshold": 20.0} if find_method(name).threshold == "before training" else {}
+    options: dict[str, Any] = {"threshold": 20.0} if find_method(name).threshold == "before training" else {}
     method = make_method(name, preset=words.preset, **options)
     data = made_up_log(200_000, 8, 2)
     spec = Spec(8, 2, 1, 200, (1.0,), 1_000_000)
@@ -212,8 +213,8 @@ def table(row: dict[str, Any], markdown: bool) -> str:
 def report(found: dict[str, Any], markdown: bool) -> str:
     peaks = found["peaks"]
     text = [
-        f"{found['device']}, JAX {found['jax']}: a large product {1e-12 * peaks['float32_flops']:.3g} TFLOP/s "
-        f"(bfloat16 {1e-12 * peaks['bfloat16_flops']:.3g}), a large copy "
+        f"{found['device']}, JAX {found['jax']}: a large product {1e-12 * peaks['float32_flops']:.3g} "
+        f"TFLOP/s (bfloat16 {1e-12 * peaks['bfloat16_flops']:.3g}), a large copy "
         f"{1e-9 * peaks['bytes_per_second']:,.0f} GB/s."
     ]
     for row in found["methods"]:

@@ -123,6 +123,8 @@ def flops_by_stage(jaxpr: Any, scope: str = "body", times: float = 1.0) -> Count
             inner = np.prod([left.shape[i] for i in contracted], dtype=float)
             found[stage_of(where), str(left.dtype)] += times * 2.0 * inner * out.size
         repeats = equation.params.get("length", 1) if equation.primitive.name == "scan" else 1
+        if equation.primitive.name == "pallas_call":
+            repeats = np.prod(equation.params["grid_mapping"].grid, dtype=float)
         for inner in _inner(equation.params.values()):
             found += flops_by_stage(inner, where, times * repeats)
     return found
