@@ -13,6 +13,7 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -125,7 +126,7 @@ def main() -> None:
     parser.add_argument("--options", type=json.loads, default={})
     arguments = parser.parse_args()
     given = {name: tuple(x) if isinstance(x, list) else x for name, x in arguments.options.items()}
-    options = OPTIONS | given
+    options: dict[str, Any] = {**OPTIONS, **given}
     begun, table = time.time(), []
     print("grid    budget  cost ± s.e.      return  optimum  share  exact  fallback")
     for size, seed in DEVELOPMENT if arguments.development else GRIDS:
