@@ -91,8 +91,8 @@ def test_cost_losses_by_numpy(state, batch):
 
 def test_reward_losses_by_numpy(state, batch):
     value, critic = state.networks["value"], state.networks["critic"]
-    budget, _ = augmented(state, batch)
-    total, advantage, metrics = METHOD.reward_losses(state.networks, state.targets, batch, budget)
+    budget, costs = augmented(state, batch)
+    total, advantage, metrics = METHOD.reward_losses(state.networks, state.targets, batch, budget, costs)
     pairs = np.concatenate([batch.features, batch.action, np.log1p(budget.action)], 1)
     q = np.asarray(apply_each(state.targets["critic"], pairs))[..., 0].min(0)
     v = np.asarray(value(np.concatenate([batch.features, np.log1p(budget.state)], 1)))[:, 0]
@@ -143,13 +143,13 @@ def test_critic_gradients(part, state, batch):
 
     So the differences are taken of one loss at a time, while the gradient is that of their sum.
     """
-    budget, _ = augmented(state, batch)
+    budget, costs = augmented(state, batch)
 
     def losses(networks):
         if part == "cost":
             total, _, metrics = METHOD.cost_losses(networks, state.targets, batch)
         else:
-            total, _, metrics = METHOD.reward_losses(networks, state.targets, batch, budget)
+            total, _, metrics = METHOD.reward_losses(networks, state.targets, batch, budget, costs)
         return total, metrics
 
     gradient = jax.grad(lambda n: losses(n)[0])(state.networks)
@@ -184,7 +184,7 @@ def test_reward_and_policy_losses_do_not_reach_the_cost_critics(state, batch):
         networks = state.networks | trained
         _, costs, _ = METHOD.cost_losses(networks, state.targets, batch)
         budget = METHOD.augment(jax.random.key(2), batch, costs, SPEC)
-        reward_loss, advantage, _ = METHOD.reward_losses(networks, state.targets, batch, budget)
+        reward_loss, advantage, _ = METHOD.reward_losses(networks, state.targets, batch, budget, costs)
         policy_loss, _ = METHOD.policy_loss(networks["actor"], batch, budget, advantage, jax.random.key(3))
         fallback_loss = METHOD.fallback_loss(networks["fallback"], batch, costs, jax.random.key(3))
         return reward_loss + policy_loss + fallback_loss
@@ -194,11 +194,11 @@ def test_reward_and_policy_losses_do_not_reach_the_cost_critics(state, batch):
 
 
 def test_policy_losses_do_not_reach_the_reward_critics(state, batch):
-    budget, _ = augmented(state, batch)
+    budget, costs = augmented(state, batch)
 
     def loss(trained):
         networks = state.networks | trained
-        _, advantage, _ = METHOD.reward_losses(networks, state.targets, batch, budget)
+        _, advantage, _ = METHOD.reward_losses(networks, state.targets, batch, budget, costs)
         return METHOD.policy_loss(networks["actor"], batch, budget, advantage, jax.random.key(3))[0]
 
     reward = {name: state.networks[name] for name in METHOD.networks_of["reward"]}

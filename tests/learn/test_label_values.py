@@ -10,7 +10,7 @@ import pytest
 from bcrl.learn import bcrl_labels
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.bcrl_parts import Budgets
+from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.networks import CategoricalPolicy, GaussianPolicy, apply_each, ensemble
 
 ROWS, SIZE, LABELS, SUPPORT = 16, 3, 5, 0.4
@@ -68,7 +68,8 @@ def test_the_largest_worth_is_that_of_the_label_which_execution_takes(made, trac
     seen = slack if tracking == "soft" else slack + value
     method = BCRL(support=SUPPORT, tracking=tracking)
     budget = Budgets(jnp.asarray(seen), jnp.zeros_like(seen), jnp.zeros_like(seen))
-    found = method.largest_worth(networks, targets, batch_of(features), budget, jnp.asarray(value))
+    costs = Costs(jnp.zeros_like(value), jnp.asarray(value), jnp.zeros_like(value))
+    found = method.largest_worth(networks, targets, batch_of(features), budget, costs)
     cost, delta = cost_table(targets, features), slack + value
     good = supported(networks["actor"], np.concatenate([features, np.log1p(seen)], axis=1))
     cheapest, _ = method.cheapest(networks, targets, jnp.asarray(features))

@@ -88,7 +88,8 @@ def test_slack_is_in_the_users_unit(tiny_log, tmp_path):
         slacks.append(episode.slack)
     np.testing.assert_array_equal(*slacks)
     value = policy.learned.least_cost(policy.learned.features(other.observations[0], np.zeros((), int)))
-    np.testing.assert_allclose(slacks[0], 300.0 - np.asarray(value) * policy.units.cost[0], rtol=1e-5)
+    reserved = policy.method.safety_factor * np.asarray(value) * policy.units.cost[0]
+    np.testing.assert_allclose(slacks[0], 300.0 - reserved, rtol=1e-5)
 
 
 def test_each_cost_has_its_own_unit(tiny_log):

@@ -65,9 +65,7 @@ class BCRL(LabelValues):
         batch, costs = self.repeat(batch), self.repeat(costs)
         budget = self.augment(budget_key, batch, costs, spec)
         # 3. Reward critics inside the safe set.
-        reward_loss, advantage, reward_metrics = self.reward_losses(
-            networks, targets, batch, budget, costs.value
-        )
+        reward_loss, advantage, reward_metrics = self.reward_losses(networks, targets, batch, budget, costs)
         # 4. The policy, by the advantage in reward, or also by the gradient of Q_R.
         if self.climbs:
             policy_loss, policy_metrics = self.gradient_loss(
@@ -134,7 +132,7 @@ class BCRL(LabelValues):
 
     @stage("reward critics")
     def reward_losses(
-        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, cost_value: Array
+        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, costs: Costs
     ) -> tuple[Array, Array, Metrics]:
         """The losses of V_R and Q_R, and the advantage Q_R − V_R."""
         inputs = jnp.concatenate([batch.pairs, self.encode(budget.action)], axis=1)
@@ -142,7 +140,7 @@ class BCRL(LabelValues):
         value = self.value(networks["value"], batch.features, budget.state)
         next_value = self.value(networks["value"], batch.next_features, budget.next_state)
         if self.compares(networks, self.reward_regression):
-            best = self.largest_worth(networks, targets, batch, budget, cost_value)
+            best = self.largest_worth(networks, targets, batch, budget, costs)
             value_loss = jnp.mean((best - value) ** 2)
         else:
             value_loss = self.reward_value_loss(q, value)

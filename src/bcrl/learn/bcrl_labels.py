@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl_gradient import GradientExtraction
-from bcrl.learn.bcrl_parts import Budgets
+from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.losses import Regression, cost_weighting
 from bcrl.learn.networks import CategoricalPolicy, apply_each, one_hot
 from bcrl.learn.train_state import Networks
@@ -42,14 +42,14 @@ class LabelValues(GradientExtraction):
         return _at(actions, least), _at(cost, least)
 
     def largest_worth(
-        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, cost_value: Array
+        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, costs: Costs
     ) -> Float[Array, " b"]:
         """max Q_R(s, a, δ) over supported labels with Q_C ≤ δ; if there is none, that of the cheapest."""
         inputs = jnp.concatenate([batch.features, self.encode(budget.state)], axis=1)
         actions, supported = self.likely(networks["actor"], inputs)
         cheapest, _ = self.cheapest(networks, targets, batch.features)
         actions = jnp.concatenate([actions, cheapest[:, None]], axis=1)
-        allowed = budget.state + cost_value if self.tracking == "soft" else budget.state
+        allowed = budget.state + costs.value if self.tracking == "soft" else budget.state
         left = allowed[:, None] - self.costs_of(targets, batch.features, actions)
         safe = supported & jnp.all(left[:, :-1] >= 0.0, axis=-1)
         safe = jnp.concatenate([safe, ~jnp.any(safe, axis=1, keepdims=True)], axis=1)
