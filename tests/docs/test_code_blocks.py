@@ -58,6 +58,8 @@ SMALLER = {
         "for shift in range(60)": "for shift in range(6)",
         "range(1_000, 1_020)": "range(1_000, 1_003)",
         "--steps 3000": "--steps 1000",
+        "--out estimates.csv --model log.model": "--out estimates.csv --model log.model --starts 32",
+        "--out calibrated.bcrl --model log.model": "--out calibrated.bcrl --model log.model --starts 16",
     },
     "docs/tutorial-researcher.md": {
         "--transitions 50000 --steps 1e6": "--transitions 2000 --steps 2e4 --cost-cap 1000",
