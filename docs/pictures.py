@@ -20,27 +20,32 @@ IMAGES = Path("docs/images")
 
 
 def slack_picture(policy: Policy, threshold: float) -> Figure:
-    """A figure of one episode: budget, least cost V_C, and the slack between them."""
+    """A figure of one episode: budget, least cost V_C times the safety factor, and the slack between them."""
     world = make_world("point-circle")
     episode = policy.start(threshold=threshold, horizon=world.horizon)
     key, reset = jax.random.split(jax.random.key(1))
     state = world.reset(reset)
     step = jax.jit(world.step)
-    rows = []
+    factor, rows = policy.method.safety_factor, []  # type: ignore[attr-defined]
     for t in range(world.horizon):
         action = episode.act(np.asarray(world.observe(state)))
         actor = policy.actor
         least = actor.least_cost(actor.features(world.observe(state), episode.memory.step))  # type: ignore[attr-defined]
         state, _, cost, _ = step(state, action, jax.random.fold_in(key, t))
         episode.observe(float(cost))
-        rows.append((float(least[0]), float(episode.slack[0]), float(cost), bool(episode.fallback)))
+        rows.append((factor * float(least[0]), float(episode.slack[0]), float(cost), bool(episode.fallback)))
     least, slack, cost, fallback = map(np.array, zip(*rows, strict=True))
     time = np.arange(world.horizon)
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.fill_between(time, least, least + slack, where=slack > 0, color="#56B4E9", alpha=0.45, lw=0)
     axes.plot(time, least + slack, color="#0072B2", label="budget δ: what may still be spent")
-    axes.plot(time, least, color="#D55E00", label="V_C(s): the least that will be spent")
+    axes.plot(
+        time,
+        least,
+        color="#D55E00",
+        label=f"{factor:g} V_C(s): the least that will be spent, with the safety factor",
+    )
     spent = np.flatnonzero(cost)
     axes.plot(spent, np.full(len(spent), -0.25), "|", color="black", ms=7, label="steps that cost 1")
     if fallback.any():
