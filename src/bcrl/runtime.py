@@ -420,7 +420,7 @@ VALUES: dict[str, Any] = {
     "check_action": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
-    "safety_factor": [1.0, 1e300],
+    "safety_factor": [1.0, 1e6],
     "fallback_below": [0.0, 1e300],
     "fallback_draws": [0, MOST_DRAWS],
     "fallback_beta": [0.0, 1e300],

@@ -53,6 +53,14 @@ def test_alarms_are_false_in_episodes_that_keep_the_threshold():
     assert late.false == 0.0
 
 
+def test_slack_is_that_of_execution(tiny_policy, tiny_log):
+    """With the safety factor, at the first step of an episode."""
+    episode = tiny_policy.start(threshold=5.0)
+    episode.act(tiny_log.observations[0])
+    assert tiny_policy.method.safety_factor > 1.0
+    assert cost_critics(tiny_policy, tiny_log).slack(5.0)[0] == pytest.approx(episode.slack[0], rel=1e-5)
+
+
 def test_what_the_critics_say_is_in_the_unit_of_the_log(tiny_policy, tiny_log):
     found = cost_critics(tiny_policy, tiny_log)
     actor = tiny_policy.learned

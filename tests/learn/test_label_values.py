@@ -103,3 +103,5 @@ def test_only_labels_are_compared_and_only_for_the_expectile():
     assert not BCRL().compares(labels, "gumbel")
     assert not BCRL().compares(numbers, "expectile")
     assert not BCRL(label_values="regressed").compares(labels, "expectile")
+    # In turn, the policies that say what is supported learn last.
+    assert not BCRL(phases="in-turn").compares(labels, "expectile")

@@ -220,3 +220,18 @@ def test_the_config_tells_the_whole_run(tiny_run):
     assert config["spec"]["observation_size"] == 6
     assert config["provenance"]["data"] == "tiny.npz"
     assert config["provenance"]["bcrl"] == bcrl.__version__
+
+
+def test_a_run_with_cost_critics_of_an_older_version_goes_on(log, tiny_method, tmp_path):
+    donor = fit(log, tiny_method, steps=2, log_every=2).policy()
+    run = {"steps": 4, "out": tmp_path / "run", "log_every": 2}
+    fit(log, tiny_method, **run, cost_critics=donor)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    del config["provenance"]["cost_critics"]["options"]["safety_factor"]  # older versions did not know it
+    path.write_text(json.dumps(config))
+    resumed = fit(log, tiny_method, **run | {"steps": 6}, cost_critics=donor, resume=True)
+    assert resumed.metrics[-1]["step"] == 6
+    other = fit(log, tiny_method, steps=2, seeds=(1,), log_every=2).policy()
+    with pytest.raises(BCRLError, match="cost_critics"):
+        fit(log, tiny_method, **run | {"steps": 8}, cost_critics=other, resume=True)

@@ -73,6 +73,8 @@ class CostCritics:
     """Steps of an episode, by which a threshold becomes a budget."""
     fallback_below: float
     cost: int = 0
+    safety_factor: float = 1.0
+    """Of V_C in the slack."""
 
     @cached_property
     def costs(self) -> Floats:
@@ -102,7 +104,8 @@ class CostCritics:
         spent = np.cumsum(self.costs) - self.costs
         spent -= spent[data.starts][data.episode]
         left = self.horizon - data.steps
-        return np.asarray(finite_horizon_budget(threshold, spent, left, self.gamma)) - self.value
+        budget = np.asarray(finite_horizon_budget(threshold, spent, left, self.gamma))
+        return budget - self.safety_factor * self.value
 
     def usual_thresholds(self) -> list[float]:
         """Quartiles of the log's episode costs, those above 0 and different."""
@@ -168,4 +171,5 @@ def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
     below = 0.0 if spec.discrete else method.fallback_below * unit
     last_value = np.where(bootstraps, last_value, 0.0)
     horizon = max(spec.horizon, data.horizon)
-    return CostCritics(data, value, critic, last_value, actor.cost_discount, horizon, below, cost)
+    known = (data, value, critic, last_value, actor.cost_discount, horizon, below, cost)
+    return CostCritics(*known, actor.safety_factor)

@@ -169,7 +169,9 @@ class Model(eqx.Module):
             if not all(type(size) is int and 1 <= size <= 1_000_000 for size in sizes):
                 raise ValueError(f"sizes are {sizes}")
             hidden, told = tuple(header["hidden"]), (str(header["data_sha256"]), int(header["seed"]))
-            lags = bool(header.get("lags", False))  # older files have no such model
+            lags = header.get("lags", False)  # older files have no such model
+            if type(lags) is not bool:
+                raise ValueError(f"lags is {lags!r}")
             if len(hidden) > MOST_ENTRIES:
                 raise ValueError(f"there are {len(hidden)} hidden layers")
         except (KeyError, TypeError, ValueError, OverflowError) as error:

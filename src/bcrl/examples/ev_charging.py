@@ -34,6 +34,7 @@ TRAINING = {
     "hidden": "128,128",
     "batch-size": "512",
     "fallback-beta": "200",
+    "safety-factor": "1",
 }
 """Options of `bcrl train`, chosen on 2019 alone (docs/ev-charging.md)."""
 

@@ -27,9 +27,13 @@ class LabelValues(GradientExtraction):
     """The targets of V_C and V_R where labels are compared."""
 
     def compares(self, networks: Networks, regression: Regression) -> bool:
-        """Whether labels are compared in the place of this regression. XQL and SparseQL keep theirs."""
+        """Whether labels are compared in the place of this regression. XQL and SparseQL keep theirs.
+
+        So do phases in turn: until the last one nothing has learned which labels the log supports.
+        """
         labels = isinstance(networks["fallback"], CategoricalPolicy)
-        return labels and self.label_values == "compared" and regression == "expectile"
+        asked = self.label_values == "compared" and self.phases == "together"
+        return labels and asked and regression == "expectile"
 
     def cheapest(
         self, networks: Networks, targets: Networks, features: Float[Array, "b f"]
@@ -55,7 +59,9 @@ class LabelValues(GradientExtraction):
         safe = jnp.concatenate([safe, ~jnp.any(safe, axis=1, keepdims=True)], axis=1)
         shown = left if self.tracking == "soft" else jnp.broadcast_to(allowed[:, None], left.shape)
         pairs = _pairs(batch.features, actions)
-        worth = apply_each(targets["critic"], jnp.concatenate([pairs, self.encode(shown)], axis=-1))
+        worth = apply_each(
+            targets["critic"], jnp.concatenate([pairs, self.encode(jnp.maximum(shown, 0.0))], axis=-1)
+        )
         return jnp.max(jnp.where(safe, jnp.min(worth[..., 0], axis=0), -jnp.inf), axis=1)
 
     def likely(

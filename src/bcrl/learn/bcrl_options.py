@@ -111,7 +111,7 @@ class BCRLOptions(MethodOptions):
 
     # ---- acting ------------------------------------------------------------------------------------
 
-    safety_factor: float = option(1.3, least=1.0, traced=True)
+    safety_factor: float = option(1.3, least=1.0, most=1e6, traced=True)
     """V_C and Q_C are multiplied by this before they are compared with δ: where the log is thin they are too
     low. 1 is the paper's. Labels are not scaled."""
     fallback_below: float = option(0.1, least=0.0, unit="c_max", traced=True)

@@ -73,7 +73,7 @@ class BCRLTD3(BCRL):
         costs: Costs,
         key: PRNGKeyArray,
     ) -> tuple[Array, Metrics]:
-        """(Q_R(s, a, δ) − r − γ Q_R(s′, a′, δ′))², a′ chosen as in execution.
+        """(Q_R(s, a, δ) − r − γ Q_R(s′, a′, δ′))², a′ chosen as in execution with a safety factor of 1.
 
         That is the policy's action plus noise; the fallback's where slack is gone or Q_C(s′, a′) > δ′.
         """

@@ -287,9 +287,11 @@ def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases:
             pairs = [(f"{section}.{name}", new.get(name), old.get(name)) for name in {**new, **old}]
         for name, new_value, old_value in pairs:
             last = name.rpartition(".")[2]
-            # Of a log its sha256 counts: it may be moved, and older runs have no summary of it. How often is
-            # logged changes no policy.
+            # Of a log its sha256 counts: it may be moved, and older runs have no summary of it. So it does of
+            # cost critics: older versions had fewer options. How often is logged changes no policy.
             known = name in ("provenance.data", "provenance.log")
+            if name == "provenance.cost_critics" and isinstance(old_value, dict) and new_value is not None:
+                known = old_value.get("sha256") == new_value["sha256"]
             if new_value == old_value or known or section == "how":
                 continue
             if name.startswith("provenance.") and last in _MADE_BY:
