@@ -277,6 +277,11 @@ def _locked(folder: Path) -> int | None:
     return opened
 
 
+def _sha256(record: Any) -> Any:
+    """The digest in a record; none of what is no record."""
+    return record.get("sha256") if isinstance(record, dict) else record
+
+
 def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases: int) -> None:
     """Refuses to go on with another run; another version or machine only costs the bit-for-bit equality."""
     before = before | {"options": with_old_values(before["options"], now["options"])}
@@ -290,8 +295,8 @@ def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases:
             # Of a log its sha256 counts: it may be moved, and older runs have no summary of it. So it does of
             # cost critics: older versions had fewer options. How often is logged changes no policy.
             known = name in ("provenance.data", "provenance.log")
-            if name == "provenance.cost_critics" and isinstance(old_value, dict) and new_value is not None:
-                known = old_value.get("sha256") == new_value["sha256"]
+            if name == "provenance.cost_critics":
+                known = _sha256(new_value) == _sha256(old_value)
             if new_value == old_value or known or section == "how":
                 continue
             if name.startswith("provenance.") and last in _MADE_BY:
