@@ -28,9 +28,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
     quick += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    # Threads that share the work of one product or one linear system would wait for each other.
-    quick += " --xla_cpu_multi_thread_eigen=false"
-    os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
 
 # Tracing makes many small objects, and most live on: to look through them after every 700 takes a twentieth
