@@ -83,7 +83,7 @@ def test_seeds_and_thresholds_have_keys_of_their_own(logs):
     assert len({cell.setting for cell in cells}) == 1
 
 
-def test_the_published_departure_of_a_task_is_for_bcrl_alone(tmp_path):
+def test_a_task_has_the_options_of_its_family_and_the_plans_own(tmp_path):
     make_log(observations=8).save(tmp_path / "SafetyCarCircle-v0-100-1450.hdf5")
     make_log(observations=8).save(tmp_path / "BallCircle.npz")
     entries = (
@@ -94,9 +94,9 @@ def test_the_published_departure_of_a_task_is_for_bcrl_alone(tmp_path):
     said = {(w.job.task, w.label): (w.job.options.get("tau_c"), w.job.steps, w.thresholds) for w in found}
     protocol = (100_000, (10.0, 20.0, 40.0))
     assert said == {
-        ("CarCircle", "bcrl"): (0.3, *protocol),
+        ("CarCircle", "bcrl"): (0.2, *protocol),
         ("CarCircle", "mine"): (0.1, *protocol),
-        ("CarCircle", "bcrl-td3bc"): (0.3, *protocol),
+        ("CarCircle", "bcrl-td3bc"): (0.2, *protocol),
         ("CarCircle", "bc-all"): (None, *protocol),
         ("BallCircle", "bcrl"): (0.2, *protocol),
         ("BallCircle", "mine"): (0.1, *protocol),

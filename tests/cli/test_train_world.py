@@ -18,18 +18,18 @@ def read(*words: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("world", "family", "own"),
+    ("world", "family"),
     [
-        ("BallRun", "bullet", {}),
-        ("carcircle", "bullet", {"tau_c": 0.3}),
-        ("PointCircle1", "safety-gym", {}),
-        ("easysparse", "metadrive", {}),
-        ("point-run", "point", {}),
+        ("BallRun", "bullet"),
+        ("carcircle", "bullet"),
+        ("PointCircle1", "safety-gym"),
+        ("easysparse", "metadrive"),
+        ("point-run", "point"),
     ],
 )
-def test_a_world_brings_its_family_and_its_own_options(world: str, family: str, own: dict[str, Any]) -> None:
+def test_a_world_brings_its_family(world: str, family: str) -> None:
     asked = read("--world", world)
-    assert asked.options == make_method("bcrl", family=family, **own)
+    assert asked.options == make_method("bcrl", family=family)
     assert (asked.family, asked.steps) == (family, default_steps("bcrl", "paper", family))
 
 

@@ -321,8 +321,8 @@ def test_all_tasks_at_once_and_what_to_mind(hub, tmp_path, capsys):
 
 
 def test_the_next_command_is_one_that_train_takes(arrays, hub, tmp_path, capsys):
-    """The paper departs from its own family here; train knows that from the world."""
-    name = next(task.name for task in tasks().values() if task.overrides)
+    """Train knows the family from the world."""
+    name = next(task.name for task in tasks().values() if task.family == "safety-gym")
     log = tmp_path / "log.npz"
     Dataset(**arrays).save(log)
     hub.files[find_task(name).data_file] = log.read_bytes()
@@ -335,6 +335,7 @@ def test_the_next_command_is_one_that_train_takes(arrays, hub, tmp_path, capsys)
     kind, default = command_for(command[1:])
     read = parse(kind, "bcrl train", command[1:], default)
     assert str(read.data) == str(tmp_path / find_task(name).data_file)
+    assert read.family == "safety-gym"
     assert read.options.tau_c == 0.3
 
 

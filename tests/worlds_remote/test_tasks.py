@@ -27,7 +27,6 @@ def test_a_task_is_complete(task):
     assert task.thresholds == ((20, 40, 80) if task.family == "safety-gym" else (10, 20, 40))
     assert re.fullmatch(rf"Safe(ty)?.*{task.name}.*-v\d-\d+-\d+\.hdf5", task.data_file)
     assert bool(task.caveat) == (task.family == "metadrive")
-    assert task.overrides == ({"tau_c": 0.3} if task.name in ("CarCircle", "DroneCircle") else {})
 
 
 def test_names_are_found_whatever_their_capitals():

@@ -161,13 +161,9 @@ def _fixed(entry: Entry) -> bool:
 
 def _method(entry: Entry, plan: Plan, world: World, threshold: float) -> tuple[Method, int]:
     """The method with every option for this task, and the number of steps."""
-    # Where the published code departs from its own table for a task, it does so for BCRL.
-    special = world.overrides if find_method(entry.method).budgets else {}
     own = {"threshold": threshold} if _fixed(entry) else {}
     family = world.family
-    method = make_method(
-        entry.method, preset=plan.preset, family=family, **{**special, **own, **entry.options}
-    )
+    method = make_method(entry.method, preset=plan.preset, family=family, **{**own, **entry.options})
     asked = entry.steps if entry.steps is not None else plan.steps
     steps = default_steps(entry.method, plan.preset, family) if asked is None else asked
     return method, steps

@@ -22,6 +22,9 @@ class Command:
     Fitting and validation are the training scenarios cut in two by time, to choose options on."""
     known_water: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write two costs: close quarters, and each step that ends where few or no ships sailed before."""
+    variations: int = 0
+    """Varied tracks of each expert to add, at another pace and beside it, among the same traffic: they show
+    what other ways would have cost."""
     frame: Literal["ego", "world"] = "ego"
     """Observations and actions around the ship with the goal ahead, or along the box as in the original."""
     overwrite: bool = False
@@ -39,7 +42,14 @@ class Command:
         which = scenarios.evaluation if self.part == "congested" else scenarios.part(self.part)
         held = "validation" if self.part in ("fitting", "validation") else "test"
         water = known_water(scenarios, held) if self.known_water else None
-        log = expert_log(scenarios, which, frame=self.frame, water=water, source=self.scenarios.name)
+        log = expert_log(
+            scenarios,
+            which,
+            frame=self.frame,
+            water=water,
+            variations=self.variations,
+            source=self.scenarios.name,
+        )
         log.save(self.out)
         means = np.atleast_1d(log.episode_costs.mean(axis=0))
         print(

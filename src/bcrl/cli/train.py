@@ -53,7 +53,7 @@ class Command(Generic[Options]):
     family: Family = "own"
     """The hyperparameters of one of the paper's benchmarks; a log of your own needs none."""
     world: str | None = None
-    """The world the log is from, such as BallRun: its family, and what the published code sets for it."""
+    """The world the log is from, such as BallRun: brings its family."""
     seeds: tuple[int, ...] = (0,)
     """Seeds, such as 0,10,20, trained as one program."""
     steps: int = 100_000
@@ -160,13 +160,10 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
     method = find_method(_given(words, "method") or "bcrl").name
     preset = _choice(words, "preset", PRESETS, "paper")
     world = _given(words, "world")
-    own_family, overrides = ("own", {}) if world is None else _world_defaults(world)
-    family = _choice(words, "family", FAMILIES, own_family)
+    family = _choice(words, "family", FAMILIES, "own" if world is None else _family_of(world))
     record = find_method(method)
     kind: Any = record.kind
     defaults = default_options(record, preset, family)
-    if record.budgets:  # whose options they are; other methods mean other things by the same names
-        defaults |= overrides
     if swept := _given_list(words, "sweep"):
         from bcrl.train.sweep import read_grid
 
@@ -216,18 +213,17 @@ def _blank(kind: Any, defaults: dict[str, Any]) -> Any:
     return blank
 
 
-def _world_defaults(name: str) -> tuple[str, dict[str, Any]]:
-    """The family of a world, and options of its own."""
+def _family_of(name: str) -> str:
+    """The family of a world."""
     from bcrl.worlds import WORLDS
     from bcrl.worlds.tasks import find_task
 
     if name in WORLDS:
-        return "point", {}
+        return "point"
     try:
-        task = find_task(name)
+        return find_task(name).family
     except BCRLError as error:
         raise BCRLError(f"{error}; built in are {', '.join(WORLDS)}; for others give --family") from None
-    return task.family, task.overrides
 
 
 def _choice(words: Sequence[str], name: str, known: dict[str, Any], default: str) -> str:

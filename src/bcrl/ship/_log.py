@@ -1,5 +1,6 @@
 """The experts' log: the steps of the logged ships with the simulator's observations, rewards and costs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ from bcrl.ship._rule import SECONDS
 from bcrl.ship._scenarios import Scenarios
 from bcrl.ship._scene import HISTORY
 from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
+from bcrl.ship._vary import varied_tracks
 
 BATCH = 4096
 COSTS = ("close quarters", "off known water")
@@ -25,15 +27,24 @@ def expert_log(
     *,
     frame: Frame = "ego",
     water: np.ndarray | None = None,
+    variations: int = 0,
     source: str = "",
 ) -> Dataset:
     """Transitions of these scenarios' experts (by default the training ones) until each reaches its goal.
 
-    With `water`, such as `known_water(scenarios)`, there are two costs: close quarters, and leaving it.
+    With `water`, such as `known_water(scenarios)`, there are two costs: close quarters, and leaving it. With
+    `variations`, that many varied tracks of each expert follow (`varied_tracks`): no ship sailed them, but
+    their costs are those of the traffic that there was.
     """
+    if variations < 0:
+        raise BCRLError(f"variations is {variations}, but must be at least 0")
     which = scenarios.training if which is None else np.asarray(which)
     world = make_ship_world(scenarios, among=which, frame=frame, water=water)
-    states, place, heading = expert_states(scenarios, which)
+    tracks = [scenarios.expert(scenario) for scenario in which]
+    if variations:
+        tracks += varied_tracks(tracks, variations, scenarios.box.size)
+        which = np.tile(which, 1 + variations)
+    states, place, heading = track_states(tracks, which)
     count = len(heading)
     parts = []
     with progress("expert log", count, "transitions") as tick:
@@ -47,11 +58,9 @@ def expert_log(
     observations, actions, rewards, costs, after, terminals = map(np.concatenate, zip(*parts, strict=True))
     # An episode ends where the simulator ends it; the rest of the track, inside the goal, is dropped.
     ended = np.cumsum(terminals) - terminals
-    keep = ended == ended[states.step == 0].repeat(scenarios.steps[which])
+    keep = ended == ended[states.step == 0].repeat([len(track) - 1 for track in tracks])
     if (np.abs(actions) > 1 + 1e-5).any() or (rewards[keep].sum() != 100 * len(which)):
-        raise BCRLError(
-            f"{source or 'scenarios'}: an expert's track needs actions outside [-1, 1] or misses its goal"
-        )
+        raise BCRLError(f"{source or 'scenarios'}: a track needs actions outside [-1, 1] or misses its goal")
     return Dataset(
         observations=observations[keep],
         actions=np.clip(actions[keep], -1.0, 1.0),
@@ -65,12 +74,12 @@ def expert_log(
     )
 
 
-def expert_states(scenarios: Scenarios, which: np.ndarray) -> tuple[ShipState, np.ndarray, np.ndarray]:
-    """The experts' states before each step of their tracks, and the places and headings the steps led to."""
-    steps = scenarios.steps[which]
+def track_states(tracks: Sequence[np.ndarray], which: np.ndarray) -> tuple[ShipState, np.ndarray, np.ndarray]:
+    """The states before each step of these tracks, (n, 4) each, in the scenarios `which`, and the places and
+    headings that the steps led to."""
+    steps = np.array([len(track) - 1 for track in tracks])
     pasts, places, headings = [], [], []
-    for scenario, count in zip(which, steps, strict=True):
-        samples = scenarios.expert(scenario)
+    for samples, count in zip(tracks, steps, strict=True):
         rows = np.zeros((HISTORY - 1 + count, 5), np.float32)
         rows[HISTORY - 1 :] = own_rows(samples)[:-1]
         pasts.append(np.lib.stride_tricks.sliding_window_view(rows, HISTORY, axis=0).swapaxes(1, 2))

@@ -1,7 +1,6 @@
 """Worlds as pure functions of one episode, to be jitted and vmapped by the caller."""
 
 from abc import abstractmethod
-from types import MappingProxyType
 from typing import Any, cast
 
 import equinox as eqx
@@ -38,7 +37,6 @@ class JaxWorld(eqx.Module):
     thresholds = cast(tuple[float, ...], (10.0, 20.0, 40.0))
     caveat = ""
     data_file = ""
-    overrides = MappingProxyType[str, Any]({})
 
     noise: float = eqx.field(static=True, default=0.0)
     """Standard deviation of the actuators' error, in units of the action: more than 0 makes moves random."""

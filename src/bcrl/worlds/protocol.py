@@ -1,6 +1,5 @@
 """`World`: what evaluation, recording and benchmarks read of a world, wherever it runs."""
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from bcrl.errors import BCRLError
@@ -68,11 +67,6 @@ class World(Protocol):
     @property
     def data_file(self) -> str:
         """DSRL's file for the task, if there is one."""
-        ...
-
-    @property
-    def overrides(self) -> Mapping[str, Any]:
-        """Options of BCRL in which the world departs from its family (from the published code)."""
         ...
 
     def normalise(self, returns: Any) -> Any:

@@ -61,8 +61,6 @@ class Task:
     """What to say wherever a number of this task is shown."""
     config: dict[str, Any] = field(default_factory=dict, hash=False)
     """Keyword arguments of the environment."""
-    overrides: dict[str, Any] = field(default_factory=dict, hash=False)
-    """Options of the method in which the task departs from its family (from the published code)."""
     python: str = ""
     """The interpreter that runs a user's own environment; a family has its own."""
 
