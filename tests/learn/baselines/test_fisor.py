@@ -150,6 +150,15 @@ def test_the_policy_loss_by_numpy(double):
     np.testing.assert_allclose(found, np.mean(weight * (error**2).sum(1)), rtol=1e-9)
 
 
+def test_few_times_at_once():
+    """In float32, the first layer split by input agrees with the whole one."""
+    method = dataclasses.replace(METHOD, dropout=0.0)
+    policy = jax.tree.map(jnp.float32, make_networks(method)[0]["policy"])
+    batch, time = jax.tree.map(jnp.float32, make_batch()), jnp.asarray([0, 4, 2, 2, 1, 3])
+    found = policy.in_training(batch.features, batch.action, time, jax.random.key(0), 5)
+    np.testing.assert_allclose(found, policy(batch.features, batch.action, time), rtol=1e-5, atol=1e-5)
+
+
 def test_the_schedule_by_hand():
     """Five steps: the noise of a step grows, and hardly anything of an action is left at the end."""
     betas = Diffusion(5).betas

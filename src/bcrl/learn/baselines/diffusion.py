@@ -45,12 +45,36 @@ class NoisePredictor(eqx.Module):
         x: Float[Array, "*b i"],
         noisy: Float[Array, "*b a"],
         time: Int[Array, "*b"],
-        key: PRNGKeyArray | None = None,
     ) -> Float[Array, "*b a"]:
-        """Dropout acts only where a key is given, that is in training."""
+        """The noise, without dropout."""
+        return self.after_first(self.first(jnp.concatenate([noisy, x, self.when(time)], axis=-1)))
+
+    def in_training(
+        self,
+        x: Float[Array, "b i"],
+        noisy: Float[Array, "b a"],
+        time: Int[Array, " b"],
+        key: PRNGKeyArray,
+        steps: int,
+    ) -> Float[Array, "b a"]:
+        """The noise, with dropout, for times below `steps`.
+
+        There are few times and many rows: the network of the time, and its part of the first layer, are
+        computed once for each time. Up to the order of sums this is the call without a key.
+        """
+        (weight,), (bias,) = self.first.weights, self.first.biases
+        inputs = jnp.concatenate([noisy, x, jax.nn.one_hot(time, steps, dtype=x.dtype)], axis=-1)
+        before = weight.shape[0] - TIME_UNITS
+        by_time = self.when(jnp.arange(steps)) @ weight[before:]
+        return self.after_first(inputs @ jnp.concatenate([weight[:before], by_time]) + bias, key)
+
+    def when(self, time: Int[Array, "*b"]) -> Float[Array, "*b t"]:
+        """What the network sees of the time."""
         phase = 2.0 * jnp.pi * time[..., None] * self.frequencies
-        when = self.time(jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=-1))
-        y = self.first(jnp.concatenate([noisy, x, when], axis=-1))
+        return self.time(jnp.concatenate([jnp.cos(phase), jnp.sin(phase)], axis=-1))
+
+    def after_first(self, y: Float[Array, "*b w"], key: PRNGKeyArray | None = None) -> Float[Array, "*b a"]:
+        """The residual blocks and the last layer."""
         count = len(self.scale)
         keys = (None,) * count if key is None else jax.random.split(key, count)
         for number in range(count):

@@ -161,7 +161,8 @@ class FISOR(Baseline):
         time_key, noise_key, dropout_key = jax.random.split(key, 3)
         time = jax.random.randint(time_key, weight.shape, 0, self.diffusion_steps)
         noise = jax.random.normal(noise_key, action.shape, action.dtype)
-        found = policy(features, self.diffusion.noised(action, noise, time), time, dropout_key)
+        noisy = self.diffusion.noised(action, noise, time)
+        found = policy.in_training(features, noisy, time, dropout_key, self.diffusion_steps)
         return jnp.mean(weight * jnp.sum((found - noise) ** 2, axis=-1))
 
     @stage("critics")

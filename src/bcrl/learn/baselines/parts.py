@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
 from bcrl.learn.baselines.common import Memory, PlainActor
 from bcrl.learn.networks import LOG_STD_RANGE, MLP
@@ -100,11 +100,35 @@ def latent_kl(mean: Float[Array, "*b z"], log_std: Float[Array, "*b z"]) -> Floa
 def dropout(x: Float[Array, "*b"], rate: float, key: PRNGKeyArray | None) -> Float[Array, "*b"]:
     """Zeroes entries with the probability `rate`, rounded to a 256th; none without a key.
 
-    One random byte each: a quarter of the random numbers that a word each would take.
+    One random byte each, from the entry's number alone, so that the kernel that needs the bytes computes
+    them. JAX's generator would take as long as the products around it.
     """
     if key is None or rate == 0.0:
         return x
     dropped = min(round(256 * rate), 255)
-    words = jax.random.bits(key, (-(-x.size // 4),), jnp.uint32)
-    each = jax.lax.bitcast_convert_type(words, jnp.uint8).ravel()[: x.size].reshape(x.shape)
-    return jnp.where(each >= dropped, x * (256 / (256 - dropped)), 0.0)
+    number = jnp.zeros(x.shape, jnp.uint32)
+    for axis, size in enumerate(x.shape):
+        number = number * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
+    return jnp.where(random_bytes(number, *key_words(key)) >= dropped, x * (256 / (256 - dropped)), 0.0)
+
+
+def key_words(key: PRNGKeyArray) -> UInt32[Array, " 2"]:
+    """What `random_bytes` takes of a key."""
+    return jax.random.key_data(key)[:2]
+
+
+def random_bytes(
+    number: UInt32[Array, "*b"], first: UInt32[Array, ""], second: UInt32[Array, ""]
+) -> UInt32[Array, "*b"]:
+    """A byte for each number, by a hash of the key's two words and the number: enough for dropout.
+
+    Every four numbers share a word, twice mixed as at the end of MurmurHash3.
+    """
+    word = _mixed(_mixed((number >> 2) ^ first) + second)
+    return (word >> ((number & 3) * 8)) & 255
+
+
+def _mixed(x: UInt32[Array, "*b"]) -> UInt32[Array, "*b"]:
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)

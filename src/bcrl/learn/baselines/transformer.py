@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from bcrl.learn.baselines.attention import can_fuse, fused_attention
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.networks import LOG_STD_RANGE
 from bcrl.learn.stages import stage
@@ -79,6 +80,10 @@ class Block(eqx.Module):
         key: PRNGKeyArray | None,
     ) -> Float[Array, "*b q w"]:
         """softmax(q kᵀ/√h) v in each head of h units."""
+        if can_fuse(query, key_and_value, self.heads):
+            return fused_attention(
+                query, key_and_value, heads=self.heads, group=TOKENS, rate=self.dropout, key=key
+            )
         query = query.reshape(*query.shape[:-1], self.heads, -1)
         keys, values = jnp.split(key_and_value, 2, axis=-1)
         keys, values = (x.reshape(*x.shape[:-1], self.heads, -1) for x in (keys, values))
