@@ -140,6 +140,11 @@ def test_attention_as_one_kernel(kept):
         found = fused_attention(query, both, heads=2, group=4, rate=0.3, key=key, interpret=True)
         return jnp.vdot(ahead, found)
 
+    seeds = jax.random.split(jax.random.key(1), 2)
+    as_seeds = [jnp.stack([x, -x]) for x in (query, both)]
+    found = jax.vmap(one_kernel)(seeds, *as_seeds)
+    wanted = [one_kernel(key, *(x[i] for x in as_seeds)) for i, key in enumerate(seeds)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
     for key in (None, jax.random.key(5)):
         found = jax.value_and_grad(one_kernel, (1, 2))(key, query, both)
         wanted = jax.value_and_grad(plain, (1, 2))(key, query, both)
