@@ -28,10 +28,8 @@ def _double_precision():
 def random_state(method: BCRL, seed: int = 1) -> TrainState:
     rng = np.random.default_rng(seed)
     shape = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    networks, targets = jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape)), (shape.networks, shape.targets)
-    )
-    return TrainState(networks, targets, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments))
+    networks, targets = jax.tree.map(lambda x: rng.normal(size=x.shape), (shape.networks, shape.targets))
+    return TrainState(networks, targets, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape.moments))
 
 
 def random_batch() -> Batch:
