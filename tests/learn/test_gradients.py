@@ -224,7 +224,7 @@ def test_a_part_takes_the_same_step_alone_and_with_the_others(part, state, stepp
 def test_targets_follow_slowly(name, state, stepped):
     trees = state.targets[name], stepped.networks[name], stepped.targets[name]
     for slow, fast, found in zip(*map(jax.tree.leaves, trees), strict=True):
-        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * np.asarray(fast), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("part", ["cost", "reward"])
@@ -235,5 +235,5 @@ def test_gradients_are_clipped_for_each_network_by_itself(part, state, batch):
     # Adam's step hides the scale; its first moment after one step is a tenth of the gradient it was given.
     for name in METHOD.networks_of[part]:
         moment = optax.tree_utils.tree_get(after.moments[name], "mu")
-        square = sum(float((x**2).sum()) for x in jax.tree.leaves(moment))
+        square = sum(float((np.asarray(x) ** 2).sum()) for x in jax.tree.leaves(moment))
         np.testing.assert_allclose(np.sqrt(square), 1e-4, rtol=1e-6)

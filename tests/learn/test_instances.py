@@ -296,7 +296,7 @@ LEARNERS = {
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def lane_policy(request):
-    options = {"hidden": (32, 32), "learning_rate": 1e-3, **LEARNERS[request.param]}
+    options = {"hidden": (32, 32), "batch_size": 128, "learning_rate": 1e-3, **LEARNERS[request.param]}
     method = make_method(request.param, preset="cpu", family="point", **options)
     return fit_lane(method, steps=1_500, log_every=1_500).policy()
 

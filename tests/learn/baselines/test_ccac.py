@@ -264,7 +264,7 @@ def test_targets_follow_slowly(steps):
     new = after["fixed", ALL][0]
     trees = (state.targets["critics"], new.networks["critics"], new.targets["critics"])
     for slow, fast, found in zip(*map(jax.tree.leaves, trees), strict=True):
-        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(found, 0.995 * np.asarray(slow) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.slow
