@@ -437,7 +437,7 @@ def test_the_memory_is_the_last_steps(method):
 @pytest.fixture(scope="module")
 def trained():
     method = CDT(
-        width=32, layers=1, heads=2, context=5, batch_size=32, learning_rate=1e-3, warmup=100, dropout=0.0
+        width=32, layers=1, heads=2, context=5, batch_size=64, learning_rate=1e-3, warmup=100, dropout=0.0
     )
     return fit_lane(method, steps=1000, seeds=(0, 1, 2))
 
