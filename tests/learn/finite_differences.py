@@ -10,7 +10,7 @@ import numpy as np
 def random_like(tree: Any, seed: int) -> Any:
     """Arrays of the same shapes from numpy: parameters away from the start of training.
 
-    They stay numpy's. Every operation of JAX outside a program is a program of its own, compiled for each shape.
+    They stay numpy's: outside a program, every operation of JAX is compiled by itself, for each shape.
     """
     rng = np.random.default_rng(seed)
     kind = jax.dtypes.canonicalize_dtype(float)

@@ -35,7 +35,9 @@ def loss_of(policy):
 
 
 def make_policy():
-    return random_like(jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC)).networks["policy"], seed=1)
+    return random_like(
+        jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC)).networks["policy"], seed=1
+    )
 
 
 def test_the_loss_by_numpy(double):

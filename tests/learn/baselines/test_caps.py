@@ -136,7 +136,9 @@ def test_one_step_moves_every_network_and_the_targets_follow():
         ),
         strict=True,
     ):
-        np.testing.assert_allclose(found, 0.995 * np.asarray(old) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            found, 0.995 * np.asarray(old) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7
+        )
 
 
 def test_switching_by_enumeration():

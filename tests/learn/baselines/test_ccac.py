@@ -109,7 +109,9 @@ def test_generator_loss_by_numpy(double):
     generator, sample, key = make_networks()["generator"], make_sample(span=0.3), jax.random.key(2)
     pairs = np.concatenate([sample.batch.features, sample.batch.action], 1)
     found, rebuilt = jax.jit(METHOD.generator_loss)(generator, pairs, sample, key)
-    mean, log_std = np.split(np.asarray(forward(generator.encoder, np.concatenate([pairs, sample.shown], 1))), 2, 1)
+    mean, log_std = np.split(
+        np.asarray(forward(generator.encoder, np.concatenate([pairs, sample.shown], 1))), 2, 1
+    )
     latent = mean + np.exp(log_std) * np.asarray(jax.random.normal(key, (6, 3)))
     raw = np.asarray(forward(generator.decoder, np.concatenate([latent, sample.shown], 1)))
     assert np.abs(raw).min() < 0.3 < np.abs(raw).max(), "some must be clipped for this test to say something"
@@ -264,7 +266,9 @@ def test_targets_follow_slowly(steps):
     new = after["fixed", ALL][0]
     trees = (state.targets["critics"], new.networks["critics"], new.targets["critics"])
     for slow, fast, found in zip(*map(jax.tree.leaves, trees), strict=True):
-        np.testing.assert_allclose(found, 0.995 * np.asarray(slow) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            found, 0.995 * np.asarray(slow) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7
+        )
 
 
 @pytest.mark.slow

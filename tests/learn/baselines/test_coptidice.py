@@ -152,7 +152,9 @@ def test_every_parameter_follows_its_own_losses_alone(method, double):
     for slopes, place, name in ((nu, slice(half), "value/loss"), (chi, slice(half, None), "cost/loss")):
 
         def loss(part, place=place, name=name):
-            values = jax.tree.map(lambda x, y: jnp.asarray(x).at[place].set(y), state.networks["values"], part)
+            values = jax.tree.map(
+                lambda x, y: jnp.asarray(x).at[place].set(y), state.networks["values"], part
+            )
             return loss_of("values", name)(values)
 
         check_every_leaf(jax.tree.map(lambda x, p=place: x[p], state.networks["values"]), loss, slopes)
