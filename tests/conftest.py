@@ -29,6 +29,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     quick = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
     quick += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {quick}".strip()
+    # The other core has tests of its own here too: threads of BLAS would only wait for each other.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # Tracing makes many small objects, and most live on: to look through them after every 700 takes a twentieth
 # of the time.

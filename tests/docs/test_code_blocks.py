@@ -91,7 +91,9 @@ def test_every_block_says_what_it_is(block):
 def test_blocks_run_as_printed(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # A model of a log takes 40 seconds to learn. Here it is a rough one; all else is as printed.
-    monkeypatch.setattr(bcrl.estimates, "fit_model", partial(bcrl.fit_model, steps=1_000))
+    monkeypatch.setattr(
+        bcrl.estimates, "fit_model", partial(bcrl.fit_model, members=3, hidden=(64, 64), steps=1_000)
+    )
     namespace = {"__name__": "__main__"}
     port = str(free_port())
     with ExitStack() as started:

@@ -4,14 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 
 def random_like(tree: Any, seed: int) -> Any:
-    """Arrays of the same shapes from numpy: parameters away from the start of training."""
+    """Arrays of the same shapes from numpy: parameters away from the start of training.
+
+    They stay numpy's: outside a program, every operation of JAX is compiled by itself, for each shape.
+    """
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: jnp.asarray(0.5 * rng.normal(size=x.shape)), tree)
+    kind = jax.dtypes.canonicalize_dtype(float)
+    return jax.tree.map(lambda x: (0.5 * rng.normal(size=x.shape)).astype(kind), tree)
 
 
 def check_every_leaf(networks: Any, loss: Callable[[Any], Any], gradient: Any) -> None:
@@ -52,7 +55,7 @@ def compare_every_leaf(
     by another.
     """
     leaves, structure = jax.tree.flatten(networks)
-    slopes = jax.tree.leaves(gradient)
+    slopes = list(map(np.asarray, jax.tree.leaves(gradient)))
     for place, (leaf, slope) in enumerate(zip(leaves, slopes, strict=True)):
         for member in range(len(leaf)) if stacked else [...]:
             steepness = np.zeros(slope.shape)
@@ -64,7 +67,9 @@ def compare_every_leaf(
             step = 1e-6
 
             def at(change: float, place: int = place, leaf: Any = leaf, where: Any = where) -> float:
-                changed = [*leaves[:place], leaf.at[where].add(change), *leaves[place + 1 :]]
+                moved = np.array(leaf)
+                moved[where] += change
+                changed = [*leaves[:place], moved, *leaves[place + 1 :]]
                 return float(loss(jax.tree.unflatten(structure, changed)))
 
             difference = (at(step) - at(-step)) / (2 * step)

@@ -8,11 +8,12 @@ import numpy as np
 import optax
 import pytest
 from finite_differences import check_every_leaf, only_zeros
+from forward import forward, forward_each
 
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.losses import advantage_weight
-from bcrl.learn.networks import apply_each, gaussian_log_density
+from bcrl.learn.networks import gaussian_log_density
 from bcrl.learn.protocol import Spec
 from bcrl.learn.train_state import TrainState
 
@@ -33,10 +34,8 @@ def state(_double_precision):
     """Parameters from numpy, away from the start of training, where targets equal critics; Adam's zeros."""
     rng = np.random.default_rng(1)
     shape = jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC))
-    networks, targets = jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape)), (shape.networks, shape.targets)
-    )
-    return TrainState(networks, targets, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments))
+    networks, targets = jax.tree.map(lambda x: rng.normal(size=x.shape), (shape.networks, shape.targets))
+    return TrainState(networks, targets, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape.moments))
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +48,16 @@ def stepped(state, batch):
 def batch(_double_precision):
     rng = np.random.default_rng(0)
     return Batch(
-        *map(
-            jnp.asarray,
-            (
-                rng.normal(size=(6, 2)),
-                rng.uniform(-1, 1, (6, 1)),
-                rng.normal(size=6),
-                rng.random((6, 2)),
-                rng.normal(size=(6, 2)),
-                np.array([1.0, 1, 1, 0, 1, 1]),
-            ),
-        )
+        rng.normal(size=(6, 2)),
+        rng.uniform(-1, 1, (6, 1)),
+        rng.normal(size=6),
+        rng.random((6, 2)),
+        rng.normal(size=(6, 2)),
+        np.array([1.0, 1, 1, 0, 1, 1]),
     )
 
 
+@jax.jit
 def augmented(state, batch):
     """Budgets inside the safe set, and what the cost critics say."""
     _, costs, _ = METHOD.cost_losses(state.networks, state.targets, batch)
@@ -71,10 +66,10 @@ def augmented(state, batch):
 
 def test_cost_losses_by_numpy(state, batch):
     value, critic = state.networks["cost_value"], state.networks["cost_critic"]
-    total, costs, metrics = METHOD.cost_losses(state.networks, state.targets, batch)
+    total, costs, metrics = jax.jit(METHOD.cost_losses)(state.networks, state.targets, batch)
     pairs = np.concatenate([batch.features, batch.action], 1)
-    wanted_q = np.asarray(apply_each(state.targets["cost_critic"], pairs)).max(0)
-    raw, next_raw = np.asarray(value(batch.features)), np.asarray(value(batch.next_features))
+    wanted_q = np.asarray(forward_each(state.targets["cost_critic"], pairs)).max(0)
+    raw, next_raw = (np.asarray(forward(value, x)) for x in (batch.features, batch.next_features))
     assert raw.min() < 0 < raw.max(), "the floor must matter for this test to say something"
     np.testing.assert_allclose(costs.critic, wanted_q, rtol=1e-10)
     np.testing.assert_allclose(costs.value, np.maximum(raw, 0), rtol=1e-10)
@@ -83,7 +78,7 @@ def test_cost_losses_by_numpy(state, batch):
     weight = np.where(gap @ [1.0, 0.5] < 0, 0.8, 0.2)
     value_loss = np.mean(weight * (gap**2).sum(1))
     target = batch.cost + 0.99 * np.asarray(batch.bootstrap)[:, None] * np.maximum(next_raw, 0)
-    critic_loss = ((np.asarray(apply_each(critic, pairs)) - target) ** 2).sum(-1).mean()
+    critic_loss = ((np.asarray(forward_each(critic, pairs)) - target) ** 2).sum(-1).mean()
     np.testing.assert_allclose(metrics["cost/value_loss"], value_loss, rtol=1e-9)
     np.testing.assert_allclose(metrics["cost/critic_loss"], critic_loss, rtol=1e-9)
     np.testing.assert_allclose(total, value_loss + critic_loss, rtol=1e-9)
@@ -92,14 +87,15 @@ def test_cost_losses_by_numpy(state, batch):
 def test_reward_losses_by_numpy(state, batch):
     value, critic = state.networks["value"], state.networks["critic"]
     budget, costs = augmented(state, batch)
-    total, advantage, metrics = METHOD.reward_losses(state.networks, state.targets, batch, budget, costs)
+    losses = jax.jit(METHOD.reward_losses)
+    total, advantage, metrics = losses(state.networks, state.targets, batch, budget, costs)
     pairs = np.concatenate([batch.features, batch.action, np.log1p(budget.action)], 1)
-    q = np.asarray(apply_each(state.targets["critic"], pairs))[..., 0].min(0)
-    v = np.asarray(value(np.concatenate([batch.features, np.log1p(budget.state)], 1)))[:, 0]
+    q = np.asarray(forward_each(state.targets["critic"], pairs))[..., 0].min(0)
+    v = np.asarray(forward(value, np.concatenate([batch.features, np.log1p(budget.state)], 1)))[:, 0]
     after = np.concatenate([batch.next_features, np.log1p(budget.next_state)], 1)
-    target = batch.reward + 0.99 * batch.bootstrap * np.asarray(value(after))[:, 0]
+    target = batch.reward + 0.99 * batch.bootstrap * np.asarray(forward(value, after))[:, 0]
     value_loss = np.mean(np.where(q - v < 0, 0.3, 0.7) * (q - v) ** 2)
-    critic_loss = np.mean((np.asarray(apply_each(critic, pairs))[..., 0] - target) ** 2)
+    critic_loss = np.mean((np.asarray(forward_each(critic, pairs))[..., 0] - target) ** 2)
     np.testing.assert_allclose(advantage, q - v, rtol=1e-9)
     np.testing.assert_allclose(metrics["reward/value_loss"], value_loss, rtol=1e-9)
     np.testing.assert_allclose(metrics["reward/critic_loss"], critic_loss, rtol=1e-9)
@@ -110,28 +106,30 @@ def test_policy_losses_by_numpy(state, batch):
     method = BCRL(hidden=(4,), dropout=0.0, cost_weights=(1.0, 0.5), weight_limit=2.0)
     budget, costs = augmented(state, batch)
     plain = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC)).networks
+    log_density = jax.jit(lambda network, x, action: gaussian_log_density(*network(x), action))
     actor, fallback = (  # the same parameters without dropout
         jax.tree.unflatten(jax.tree.structure(plain[name]), jax.tree.leaves(state.networks[name]))
         for name in ("actor", "fallback")
     )
-    advantage = jnp.asarray([-1.0, 0.0, 0.1, 0.2, 5.0, -0.3])
-    loss, metrics = method.policy_loss(actor, batch, budget, advantage, jax.random.key(0))
-    inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
-    likely = gaussian_log_density(*actor(inputs), batch.action)
+    advantage = np.asarray([-1.0, 0.0, 0.1, 0.2, 5.0, -0.3])
+    loss, metrics = jax.jit(method.policy_loss)(actor, batch, budget, advantage, jax.random.key(0))
+    inputs = np.concatenate([batch.features, np.log1p(budget.state)], 1)
+    likely = log_density(actor, inputs, batch.action)
     wanted = -np.mean(np.minimum(np.exp(3 * advantage), 2) * likely)
     np.testing.assert_allclose([loss, metrics["policy/loss"]], wanted, rtol=1e-9)
     assert float(metrics["policy/weight_limited"]) == pytest.approx(1 / 6)
     assert float(advantage_weight(advantage, 3.0, 2.0).max()) == 2.0
-    likely = gaussian_log_density(*fallback(batch.features), batch.action)
+    likely = log_density(fallback, batch.features, batch.action)
     saved = (costs.value - costs.critic) @ np.array([1.0, 0.5])
     wanted = -np.mean(np.minimum(np.exp(3 * saved), 2) * likely)
-    found = method.fallback_loss(fallback, batch, costs, jax.random.key(0))
+    found = jax.jit(method.fallback_loss)(fallback, batch, costs, jax.random.key(0))
     np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 def test_the_total_is_the_sum_of_the_five_steps(state, batch):
     key = jax.random.key(5)
-    total, metrics = METHOD.total_loss(state.networks, state.targets, batch, key, SPEC)
+    total_loss = jax.jit(METHOD.total_loss, static_argnums=4)
+    total, metrics = total_loss(state.networks, state.targets, batch, key, SPEC)
     names = ("cost/value_loss", "cost/critic_loss", "reward/value_loss", "reward/critic_loss")
     parts = [metrics[name] for name in (*names, "policy/loss", "policy/fallback_loss")]
     np.testing.assert_allclose(total, sum(parts), rtol=1e-9)
@@ -152,7 +150,7 @@ def test_critic_gradients(part, state, batch):
             total, _, metrics = METHOD.reward_losses(networks, state.targets, batch, budget, costs)
         return total, metrics
 
-    gradient = jax.grad(lambda n: losses(n)[0])(state.networks)
+    gradient = jax.jit(jax.grad(lambda n: losses(n)[0]))(state.networks)
     for name, loss in zip(METHOD.networks_of[part], ("value_loss", "critic_loss"), strict=True):
         check_every_leaf(
             state.networks[name],
@@ -176,7 +174,7 @@ def test_policy_gradients(state, batch):
 
     for name, loss in (("actor", policy_loss), ("fallback", fallback_loss)):
         network = state.networks[name]
-        check_every_leaf(network, loss, jax.grad(loss)(network))
+        check_every_leaf(network, loss, jax.jit(jax.grad(loss))(network))
 
 
 def test_reward_and_policy_losses_do_not_reach_the_cost_critics(state, batch):
@@ -190,7 +188,7 @@ def test_reward_and_policy_losses_do_not_reach_the_cost_critics(state, batch):
         return reward_loss + policy_loss + fallback_loss
 
     cost = {name: state.networks[name] for name in METHOD.networks_of["cost"]}
-    assert only_zeros(jax.grad(loss)(cost))
+    assert only_zeros(jax.jit(jax.grad(loss))(cost))
 
 
 def test_policy_losses_do_not_reach_the_reward_critics(state, batch):
@@ -202,7 +200,7 @@ def test_policy_losses_do_not_reach_the_reward_critics(state, batch):
         return METHOD.policy_loss(networks["actor"], batch, budget, advantage, jax.random.key(3))[0]
 
     reward = {name: state.networks[name] for name in METHOD.networks_of["reward"]}
-    assert only_zeros(jax.grad(loss)(reward))
+    assert only_zeros(jax.jit(jax.grad(loss))(reward))
 
 
 @pytest.mark.parametrize("part", ALL)
@@ -226,7 +224,7 @@ def test_a_part_takes_the_same_step_alone_and_with_the_others(part, state, stepp
 def test_targets_follow_slowly(name, state, stepped):
     trees = state.targets[name], stepped.networks[name], stepped.targets[name]
     for slow, fast, found in zip(*map(jax.tree.leaves, trees), strict=True):
-        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * np.asarray(fast), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("part", ["cost", "reward"])
@@ -237,5 +235,5 @@ def test_gradients_are_clipped_for_each_network_by_itself(part, state, batch):
     # Adam's step hides the scale; its first moment after one step is a tenth of the gradient it was given.
     for name in METHOD.networks_of[part]:
         moment = optax.tree_utils.tree_get(after.moments[name], "mu")
-        square = sum(float((x**2).sum()) for x in jax.tree.leaves(moment))
+        square = sum(float((np.asarray(x) ** 2).sum()) for x in jax.tree.leaves(moment))
         np.testing.assert_allclose(np.sqrt(square), 1e-4, rtol=1e-6)

@@ -1,18 +1,20 @@
 """Gradients of BCRL's instances: Gumbel and sparse regression, and TD3+BC by numpy and finite differences."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_leaf, only_zeros
+from forward import forward, forward_each
 
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_td3 import BCRLTD3
 from bcrl.learn.losses import spread
-from bcrl.learn.networks import apply_each, gaussian_log_density
+from bcrl.learn.networks import gaussian_log_density
 from bcrl.learn.protocol import Spec
 from bcrl.learn.train_state import TrainState
 
@@ -28,10 +30,8 @@ def _double_precision():
 def random_state(method: BCRL, seed: int = 1) -> TrainState:
     rng = np.random.default_rng(seed)
     shape = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    networks, targets = jax.tree.map(
-        lambda x: jnp.asarray(rng.normal(size=x.shape)), (shape.networks, shape.targets)
-    )
-    return TrainState(networks, targets, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shape.moments))
+    networks, targets = jax.tree.map(lambda x: rng.normal(size=x.shape), (shape.networks, shape.targets))
+    return TrainState(networks, targets, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape.moments))
 
 
 def random_batch() -> Batch:
@@ -44,7 +44,14 @@ def random_batch() -> Batch:
         rng.normal(size=(6, 2)),
         np.array([1.0, 1, 1, 0, 1, 1]),
     )
-    return Batch(*map(jnp.asarray, columns))
+    return Batch(*columns)
+
+
+@partial(jax.jit, static_argnums=0)
+def augmented(method, state, batch):
+    """Budgets inside the safe set, and what the cost critics say."""
+    _, costs, _ = method.cost_losses(state.networks, state.targets, batch)
+    return method.augment(jax.random.key(2), batch, costs, SPEC), costs
 
 
 @pytest.mark.parametrize("regression", ["gumbel", "sparse"])
@@ -60,9 +67,9 @@ def test_value_gradients_are_those_of_the_textbook_loss(regression):
     )
     state, batch = random_state(method), random_batch()
     cost_value = state.networks["cost_value"]
-    pairs = jnp.concatenate([batch.features, batch.action], 1)
-    q = jnp.max(apply_each(state.targets["cost_critic"], pairs), axis=0)[:, 0]
-    peak = jnp.maximum(jnp.max((cost_value(batch.features)[:, 0] - q) / temperature), -1.0)
+    pairs = np.concatenate([batch.features, batch.action], 1)
+    q = np.asarray(forward_each(state.targets["cost_critic"], pairs)).max(0)[:, 0]
+    peak = max(np.max((np.asarray(forward(cost_value, batch.features))[:, 0] - q) / temperature), -1.0)
 
     def textbook(value):
         v = value(batch.features)[:, 0]
@@ -72,7 +79,7 @@ def test_value_gradients_are_those_of_the_textbook_loss(regression):
         t = 1 + (v - q) / (2 * temperature)
         return 4 * temperature**2 * jnp.mean(jnp.where(t > 0, t**2, 0) - v / temperature)
 
-    gradient = jax.grad(lambda n: method.cost_losses(n, state.targets, batch)[0])(state.networks)
+    gradient = jax.jit(jax.grad(lambda n: method.cost_losses(n, state.targets, batch)[0]))(state.networks)
     check_every_leaf(cost_value, textbook, gradient["cost_value"])
 
 
@@ -81,8 +88,7 @@ def td3(request, _double_precision):
     """The method, its state, a batch, its budgets and what the cost critics say."""
     method = BCRLTD3(hidden=(4,), dropout=0.3, tracking=request.param, batch_size=6, max_budget=0.3)
     state, batch = random_state(method, 0), random_batch()
-    _, costs, _ = method.cost_losses(state.networks, state.targets, batch)
-    return method, state, batch, method.augment(jax.random.key(2), batch, costs, SPEC), costs
+    return method, state, batch, *augmented(method, state, batch)
 
 
 def test_td3_critic_loss_by_numpy(td3):
@@ -90,11 +96,11 @@ def test_td3_critic_loss_by_numpy(td3):
     networks, targets, next_v_c = state.networks, state.targets, costs.next_value
     soft = method.tracking == "soft"
     quiet = dataclasses.replace(method, noise=0.0, unsafe_price=0.0)
-    loss, metrics = quiet.critic_loss(networks, targets, batch, budget, costs, jax.random.key(0))
+    loss, metrics = jax.jit(quiet.critic_loss)(networks, targets, batch, budget, costs, jax.random.key(0))
 
     def q_c(action):
         pairs = jnp.concatenate([batch.next_features, action], 1)
-        return np.asarray(apply_each(targets["cost_critic"], pairs)).max(0)
+        return np.asarray(forward_each(targets["cost_critic"], pairs)).max(0)
 
     seen = np.asarray(budget.next_state)
     delta = seen + next_v_c if soft else seen
@@ -106,10 +112,10 @@ def test_td3_critic_loss_by_numpy(td3):
     action = jnp.where(allowed, mine, careful)
     shown = np.maximum(delta - q_c(action), 0) if soft else np.maximum(seen, 0)
     rows = jnp.concatenate([batch.next_features, action, jnp.log1p(shown)], 1)
-    worth = np.asarray(apply_each(targets["critic"], rows))[..., 0].min(0)
+    worth = np.asarray(forward_each(targets["critic"], rows))[..., 0].min(0)
     goal = batch.reward + 0.99 * batch.bootstrap * worth
     rows = jnp.concatenate([batch.features, batch.action, jnp.log1p(budget.action)], 1)
-    wanted = np.mean((np.asarray(apply_each(networks["critic"], rows))[..., 0] - goal) ** 2)
+    wanted = np.mean((np.asarray(forward_each(networks["critic"], rows))[..., 0] - goal) ** 2)
     np.testing.assert_allclose(loss, wanted, rtol=1e-9)
 
 
@@ -118,16 +124,16 @@ def test_td3_actor_loss_by_numpy(td3):
     networks, targets, q_c, v_c = state.networks, state.targets, costs.critic, costs.value
     soft = method.tracking == "soft"
     key = jax.random.key(3)
-    _, metrics = method.actor_loss(networks, targets, batch, budget, costs, key)
+    _, metrics = jax.jit(method.actor_loss)(networks, targets, batch, budget, costs, key)
     mean = networks["actor"](jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1), key)[0]
     pairs = jnp.concatenate([batch.features, mean], 1)
-    spent = np.asarray(apply_each(targets["cost_critic"], pairs)).max(0)
+    spent = np.asarray(forward_each(targets["cost_critic"], pairs)).max(0)
     left = np.asarray(budget.state + v_c if soft else budget.state) - spent
     safe = left[:, 0] >= 0
     assert 0 < safe.sum() < 6, "both must happen for this test to say something"
     shown = np.maximum(left, 0) if soft else budget.state
     worth = np.asarray(
-        apply_each(targets["critic"], jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
+        forward_each(targets["critic"], jnp.concatenate([batch.features, mean, jnp.log1p(shown)], 1))
     )
     worth = worth[..., 0].min(0)
     excess = np.maximum(-left[:, 0], 0) / np.sqrt(np.mean((q_c - v_c) ** 2))
@@ -144,7 +150,7 @@ def test_td3_gradients_stay_where_they_belong(td3):
     def critic_loss(networks, targets):
         return method.critic_loss(networks, targets, batch, budget, costs, key)[0]
 
-    gradients, of_targets = jax.grad(critic_loss, argnums=(0, 1))(state.networks, state.targets)
+    gradients, of_targets = jax.jit(jax.grad(critic_loss, argnums=(0, 1)))(state.networks, state.targets)
     of_critic = gradients.pop("critic")
     assert only_zeros((gradients, of_targets["critic"]))
 
@@ -156,7 +162,7 @@ def test_td3_gradients_stay_where_they_belong(td3):
     def actor_loss(networks):
         return method.actor_loss(networks, state.targets, batch, budget, costs, key)[0]
 
-    gradients = jax.grad(actor_loss)(state.networks)
+    gradients = jax.jit(jax.grad(actor_loss))(state.networks)
     assert not only_zeros(gradients.pop("actor"))
     assert only_zeros(gradients)
 
@@ -184,7 +190,7 @@ def test_td3_actor_gradient(td3):
         networks = state.networks | {"actor": actor}
         return method.actor_loss(networks, targets, batch, budget, costs, key)[0]
 
-    check_every_leaf(actor, loss, jax.grad(whole)(actor))
+    check_every_leaf(actor, loss, jax.jit(jax.grad(whole))(actor))
 
 
 @pytest.mark.parametrize("td3", ["soft"], indirect=True)
@@ -211,8 +217,7 @@ def climbing(request, _double_precision):
         hidden=(4,), tracking=request.param, batch_size=6, max_budget=0.3, extraction="gradient", greed=3.0
     )
     state, batch = random_state(method, 0), random_batch()
-    _, costs, _ = method.cost_losses(state.networks, state.targets, batch)
-    budget = method.augment(jax.random.key(2), batch, costs, SPEC)
+    budget, costs = augmented(method, state, batch)
     advantage = jnp.linspace(-1.0, 1.0, 6)
     return method, state, (batch, budget, costs, advantage, jax.random.key(3))
 
@@ -220,7 +225,7 @@ def climbing(request, _double_precision):
 def test_gradient_loss_by_numpy(climbing):
     method, state, (batch, budget, costs, advantage, key) = climbing
     networks, targets = state.networks, state.targets
-    total, metrics = method.gradient_loss(networks, targets, batch, budget, costs, advantage, key)
+    total, metrics = jax.jit(method.gradient_loss)(networks, targets, batch, budget, costs, advantage, key)
     inputs = jnp.concatenate([batch.features, jnp.log1p(budget.state)], 1)
     mean, log_std = networks["actor"](inputs, key)
     left, safe = (
@@ -246,7 +251,7 @@ def test_gradient_loss_reaches_the_policy_and_the_reward_value_alone(climbing):
     def loss(networks):
         return method.gradient_loss(networks, state.targets, batch, *rest)[0]
 
-    gradients = jax.grad(loss)(state.networks)
+    gradients = jax.jit(jax.grad(loss))(state.networks)
     assert not only_zeros(gradients.pop("actor"))
     assert not only_zeros(gradients.pop("value"))
     assert only_zeros(gradients)

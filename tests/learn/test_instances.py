@@ -245,9 +245,10 @@ def fixed_point(table: Table, share: np.ndarray, method: BCRL, omega: np.ndarray
                 "temperature_c": 0.3,
                 "temperature_unit": "raw",
                 "exponent_limit": None,
+                "batch_size": 128,
             },
         ),
-        (2, {"cost_regression": "sparse", "temperature_c": 0.2}),
+        (2, {"cost_regression": "sparse", "temperature_c": 0.2, "batch_size": 512}),
     ],
 )
 def test_learned_cost_critics_are_the_fixed_point(k, options):
@@ -258,7 +259,6 @@ def test_learned_cost_critics_are_the_fixed_point(k, options):
         gamma_cost=GAMMA_COST,
         cost_weights=OMEGA[:k],
         hidden=(32,),
-        batch_size=512,
         learning_rate=1e-3,
         target_rate=0.02,
     )
@@ -296,9 +296,9 @@ LEARNERS = {
 
 @pytest.fixture(scope="module", params=LEARNERS)
 def lane_policy(request):
-    options = {"hidden": (32, 32), "learning_rate": 1e-3, **LEARNERS[request.param]}
+    options = {"hidden": (32, 32), "batch_size": 128, "learning_rate": 1e-3, **LEARNERS[request.param]}
     method = make_method(request.param, preset="cpu", family="point", **options)
-    return fit_lane(method, steps=1_500, log_every=1_500).policy()
+    return fit_lane(method, long=False, steps=1_500, log_every=1_500).policy()
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ OMEGA = (1.0, 3.0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [1, 2])
-def test_learned_critics_are_the_fixed_point(k):
+@pytest.mark.parametrize(("k", "batch_size"), [(1, 128), (2, 512)])
+def test_learned_critics_are_the_fixed_point(k, batch_size):
     data, table = make_log(k)
     omega = np.array(OMEGA[:k])
     method = BCRL(
@@ -31,7 +31,7 @@ def test_learned_critics_are_the_fixed_point(k):
         gamma_cost=GAMMA_COST,
         cost_weights=OMEGA[:k],
         hidden=(32,),
-        batch_size=512,
+        batch_size=batch_size,
         learning_rate=3e-4,
         target_rate=0.02,
     )

@@ -37,18 +37,16 @@ def random_steps(seed: int) -> Played:
         np.ones((T, N), bool),
         shares,
     )
-    return Played(*(jnp.asarray(a, bool if a.dtype == bool else jnp.float32) for a in arrays))
+    return Played(*(np.asarray(a, bool if a.dtype == bool else np.float32) for a in arrays))
 
 
 def test_advantages_are_sums_of_surprises_within_an_episode_and_a_penalty() -> None:
     played = random_steps(0)
-    agent = Agent(jax.random.key(1), 3, 2, 0.0)
+    agent = eqx.filter_jit(lambda: Agent(jax.random.key(1), 3, 2, 0.0))()
     scale = 2.0
-    batch = advantages(agent, played, jnp.asarray(scale), GAMMA)
-    see = jax.vmap(jax.vmap(agent.critic))
-    before, behind = (
-        see(with_share(rows, played.shares)) for rows in (played.observations, played.following)
-    )
+    batch = eqx.filter_jit(advantages)(agent, played, jnp.asarray(scale), GAMMA)
+    see = jax.jit(lambda rows: jax.vmap(jax.vmap(agent.critic))(with_share(rows, played.shares)))
+    before, behind = (np.asarray(see(rows)) for rows in (played.observations, played.following))
     found = np.asarray(batch.advantage).reshape(T, N)
     for n in range(N):
         for t in range(T):
@@ -70,27 +68,32 @@ def test_learning_raises_what_it_is_paid_for() -> None:
     recipe = Recipe(gamma=0.5, entropy=0.0, log_std=-0.5, epochs=2, minibatches=4, learning_rate=1e-2)
     learner = start_learner(jax.random.key(0), 3, 2, recipe, 20)
     step = eqx.filter_jit(learn)
+    actor = eqx.filter_jit(lambda agent, *rows: jax.vmap(jax.vmap(agent.actor))(with_share(*rows)))
+
+    def act(*given) -> np.ndarray:
+        return np.asarray(actor(*given))
+
     random = np.random.default_rng(0)
     for number in range(20):
-        seen = jnp.asarray(random.normal(size=(8, 16, 3)), jnp.float32)
+        seen = random.normal(size=(8, 16, 3)).astype(np.float32)
         shares = draw_shares(jax.random.key(number), 8, 16)
-        means = jax.vmap(jax.vmap(learner.agent.actor))(with_share(seen, shares))
-        noise = jnp.asarray(random.normal(size=(8, 16, 2)), jnp.float32)
-        drawn = means + noise * jnp.exp(learner.agent.log_std)
-        never = jnp.zeros((8, 16), bool)
+        means = act(learner.agent, seen, shares)
+        noise = random.normal(size=(8, 16, 2)).astype(np.float32)
+        drawn = means + noise * np.exp(learner.agent.log_std)
+        never = np.zeros((8, 16), bool)
         played = Played(
             seen,
             seen,
             drawn,
-            jnp.clip(drawn[..., 0], -1, 1),
-            jnp.zeros((8, 16)),
+            np.clip(drawn[..., 0], -1, 1),
+            np.zeros((8, 16), np.float32),
             never,
             ~never,
             ~never,
             shares,
         )
         learner = step(learner, played, jax.random.key(number), recipe, 20)
-    means = jax.vmap(learner.agent.actor)(with_share(seen[0], shares[0]))
+    means = act(learner.agent, seen, shares)[0]
     assert float(means[:, 0].mean()) > 0.7
     assert abs(float(means[:, 1].mean())) < 0.5
 

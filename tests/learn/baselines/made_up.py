@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from forward import forward
 from jaxtyping import PRNGKeyArray
 
 import bcrl
@@ -15,23 +16,24 @@ from bcrl.policy import Policy
 
 def six_transitions(rng: np.random.Generator, action_size: int) -> Batch:
     """Of two features; the episode ends at the fourth."""
-    return Batch(
-        features=jnp.asarray(rng.normal(size=(6, 2))),
-        action=jnp.asarray(rng.uniform(-1, 1, (6, action_size))),
-        reward=jnp.asarray(rng.normal(size=6)),
-        cost=jnp.asarray(rng.random((6, 1))),
-        next_features=jnp.asarray(rng.normal(size=(6, 2))),
-        bootstrap=jnp.asarray([1.0, 1, 1, 0, 1, 1]),
+    batch = Batch(
+        features=rng.normal(size=(6, 2)),
+        action=rng.uniform(-1, 1, (6, action_size)),
+        reward=rng.normal(size=6),
+        cost=rng.random((6, 1)),
+        next_features=rng.normal(size=(6, 2)),
+        bootstrap=np.array([1.0, 1, 1, 0, 1, 1]),
     )
+    return jax.tree.map(lambda x: x.astype(jax.dtypes.canonicalize_dtype(float)), batch)
 
 
 def vae_loss(vae: VAE, batch: Batch, key: PRNGKeyArray, weight: float) -> float:
     """Means over rows and dimensions of the squared error, and of the KL with its weight."""
     features, action = np.asarray(batch.features), np.asarray(batch.action)
-    both = np.asarray(vae.encoder(np.concatenate([features, action], 1)))
+    both = np.asarray(forward(vae.encoder, np.concatenate([features, action], 1)))
     mean, log_std = np.split(both, 2, axis=1)
     latent = mean + np.exp(log_std) * np.asarray(jax.random.normal(key, mean.shape))
-    rebuilt = np.tanh(np.asarray(vae.decoder(np.concatenate([features, latent], 1))))
+    rebuilt = np.tanh(np.asarray(forward(vae.decoder, np.concatenate([features, latent], 1))))
     kl = 0.5 * np.mean(mean**2 + np.exp(2 * log_std) - 1 - 2 * log_std)
     return float(np.mean((rebuilt - action) ** 2) + weight * kl)
 
@@ -47,7 +49,7 @@ def check_file_of_squashed_mean(method, state, spec, folder) -> None:
     action = policy.start(threshold=6, batch=3).act(observations)
     np.testing.assert_array_equal(action, loaded.start(threshold=6, batch=3).act(observations))
     seen = observations if method.faithful else (observations - normaliser.mean) / normaliser.std
-    np.testing.assert_allclose(action, np.tanh(state.networks["actor"](seen)[0]), rtol=1e-5)
+    np.testing.assert_allclose(action, np.tanh(forward(state.networks["actor"], seen)[0]), rtol=1e-5)
 
 
 def step_size_after(optimiser: optax.GradientTransformation, steps: int) -> float:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_leaf, random_like
+from forward import forward
 from lane import lane_log
 from made_up import six_transitions
 
@@ -21,6 +22,7 @@ SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
 METHOD = BCAll(hidden=(4,), dropout=0.0)
 
 
+@jax.jit
 def step_from(policy):
     """The state after one step, and its metrics."""
     batch = six_transitions(np.random.default_rng(0), 2)
@@ -33,12 +35,14 @@ def loss_of(policy):
 
 
 def make_policy():
-    return random_like(METHOD.init(jax.random.key(0), SPEC).networks["policy"], seed=1)
+    return random_like(
+        jax.eval_shape(lambda: METHOD.init(jax.random.key(0), SPEC)).networks["policy"], seed=1
+    )
 
 
 def test_the_loss_by_numpy(double):
     policy, batch = make_policy(), six_transitions(np.random.default_rng(0), 2)
-    mean, log_std = np.split(np.asarray(policy.trunk(batch.features)), 2, axis=1)
+    mean, log_std = np.split(np.asarray(forward(policy.trunk, batch.features)), 2, axis=1)
     squares = ((batch.action - np.tanh(mean)) / np.exp(log_std)) ** 2
     likely = np.sum(-0.5 * squares - log_std - 0.5 * np.log(2 * np.pi), axis=1)
     np.testing.assert_allclose(loss_of(policy), -np.mean(likely), rtol=1e-10)

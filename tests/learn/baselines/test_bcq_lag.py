@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
+from forward import forward, forward_each
 from lane import Lane, fit_lane, lane_log
 from made_up import six_transitions, vae_loss
 
@@ -14,7 +15,6 @@ import bcrl
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bcq_lag import BCQLag, Multiplier, Sample, careful
-from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
@@ -28,13 +28,14 @@ PRICE = 0.7
 def make_sample(method: BCQLag) -> Sample:
     rng = np.random.default_rng(0)
     batch = six_transitions(rng, 2)
-    return Sample(batch, jnp.asarray(rng.normal(size=(0 if method.faithful else 5, 2))))
+    starts = rng.normal(size=(0 if method.faithful else 5, 2))
+    return Sample(batch, starts.astype(batch.features.dtype))
 
 
 def make_state(method: BCQLag) -> TrainState:
     """Parameters away from the start of training, where targets equal the networks; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
+    moments = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes.moments)
     multiplier = Multiplier(jnp.asarray(PRICE), jnp.asarray(0.5), jnp.asarray(-0.2))
     return TrainState(random_like(shapes.networks, 1), random_like(shapes.targets, 2), moments, multiplier)
 
@@ -58,11 +59,10 @@ def test_the_careful_value_by_hand():
 
 def test_careful_means_dear_for_cost_unless_faithful(double):
     state, batch = make_state(METHOD), make_sample(METHOD).batch
-    values = apply_each(state.targets["critics"], jnp.concatenate([batch.features, batch.action], axis=1))[
-        ..., 0
-    ]
+    pairs = np.concatenate([batch.features, batch.action], axis=1)
+    values = forward_each(state.targets["critics"], pairs)[..., 0]
     for method, cost in ((METHOD, -careful(-values[4:], 0.75)), (FAITHFUL, careful(values[4:], 0.75))):
-        q, q_c = method.judge(state.targets["critics"], batch.features, batch.action, 0.75)
+        q, q_c = jax.jit(method.judge)(state.targets["critics"], batch.features, batch.action, 0.75)
         np.testing.assert_allclose(q, careful(values[:4], 0.75))
         np.testing.assert_allclose(q_c, cost)
     assert np.all(-careful(-values[4:], 0.75) > careful(values[4:], 0.75))
@@ -83,26 +83,27 @@ def test_backups_by_hand():
 def test_both_values_are_those_of_the_best_candidate(price, double):
     state, features = make_state(METHOD), make_sample(METHOD).batch.next_features
     networks, key = {**state.networks, **state.targets}, jax.random.key(4)
-    wide, actions = METHOD.choices(networks, features, key, METHOD.candidates)
+    choices = jax.jit(METHOD.choices, static_argnums=3)
+    wide, actions = choices(networks, features, key, METHOD.candidates)
     assert actions.shape == (6, 3, 2)
     assert np.ptp(actions, axis=1).max(axis=1).min() > 0  # no three candidates are one
-    q, q_c = map(np.asarray, METHOD.judge(networks["critics"], wide, actions, 0.75))
+    q, q_c = map(np.asarray, jax.jit(METHOD.judge)(networks["critics"], wide, actions, 0.75))
     best = np.argmax(q - price * q_c, axis=1)
-    found, found_c = METHOD.values(networks, features, jnp.asarray(price), key)
+    found, found_c = jax.jit(METHOD.values)(networks, features, jnp.asarray(price), key)
     np.testing.assert_allclose(found, q[np.arange(6), best])
     np.testing.assert_allclose(found_c, q_c[np.arange(6), best])
     # As released: the best and the dearest, though no action need be both.
-    q, q_c = FAITHFUL.judge(networks["critics"], wide, actions, 0.75)
-    found, found_c = FAITHFUL.values(networks, features, jnp.asarray(price), key)
+    q, q_c = map(np.asarray, jax.jit(FAITHFUL.judge)(networks["critics"], wide, actions, 0.75))
+    found, found_c = jax.jit(FAITHFUL.values)(networks, features, jnp.asarray(price), key)
     np.testing.assert_allclose(found, q.max(1))
     np.testing.assert_allclose(found_c, q_c.max(1))
 
 
 def test_an_action_is_a_drawn_one_with_a_small_shift(double):
     networks, features = make_state(METHOD).networks, make_sample(METHOD).batch.features
-    drawn = networks["vae"].sample(features, jax.random.key(1), 0.5)
-    shift = np.tanh(networks["shift"](jnp.concatenate([features, drawn], axis=1)))
-    found = METHOD.propose(networks, features, jax.random.key(1))
+    drawn = np.asarray(jax.jit(lambda vae: vae.sample(features, jax.random.key(1), 0.5))(networks["vae"]))
+    shift = np.tanh(forward(networks["shift"], np.concatenate([features, drawn], axis=1)))
+    found = jax.jit(METHOD.propose)(networks, features, jax.random.key(1))
     np.testing.assert_allclose(found, np.clip(drawn + 0.3 * shift, -1, 1))
     assert np.abs(shift).max() > 0.1
 
@@ -117,11 +118,11 @@ def test_losses_by_numpy(double):
         metrics["vae/loss"], vae_loss(networks["vae"], batch, vae_key, 0.5), rtol=1e-10
     )
 
-    ahead = jnp.concatenate([batch.next_features, sample.starts])
+    ahead = np.concatenate([batch.next_features, sample.starts])
     slow = {"vae": networks["vae"], **state.targets}
-    next_q, next_q_c = map(np.asarray, METHOD.values(slow, ahead, jnp.asarray(PRICE), next_key))
-    pairs = jnp.concatenate([batch.features, batch.action], axis=1)
-    fast = np.asarray(apply_each(networks["critics"], pairs))[..., 0]
+    next_q, next_q_c = map(np.asarray, jax.jit(METHOD.values)(slow, ahead, jnp.asarray(PRICE), next_key))
+    pairs = np.concatenate([batch.features, batch.action], axis=1)
+    fast = np.asarray(forward_each(networks["critics"], pairs))[..., 0]
     goal = batch.reward + 0.9 * batch.bootstrap * next_q[:6]
     goal_c = batch.only_cost + 0.9 * batch.bootstrap * next_q_c[:6]
     np.testing.assert_allclose(metrics["critic/loss"], ((fast[:4] - goal) ** 2).mean(1).sum())
@@ -132,12 +133,12 @@ def test_losses_by_numpy(double):
     error = next_q_c[6:].mean() - limit
     np.testing.assert_allclose(metrics["cost/expected"], next_q_c[6:].mean())
     np.testing.assert_allclose(multiplier.error, error, rtol=1e-6)
-    action = METHOD.propose(networks, batch.features, action_key)
-    q, q_c = METHOD.judge(networks["critics"], batch.features, action, 1.0)
+    action = jax.jit(METHOD.propose)(networks, batch.features, action_key)
+    q, q_c = map(np.asarray, jax.jit(METHOD.judge)(networks["critics"], batch.features, action, 1.0))
     wanted = np.mean(-q + multiplier.value * (q_c - limit))
     np.testing.assert_allclose(metrics["policy/loss"], wanted, rtol=1e-6)
     parts = ("vae/loss", "critic/loss", "cost/loss", "policy/loss")
-    np.testing.assert_allclose(total, sum(metrics[name] for name in parts))
+    np.testing.assert_allclose(total, sum(float(metrics[name]) for name in parts))
 
 
 def test_the_faithful_error_is_the_mean_over_the_batch(double):
@@ -195,7 +196,7 @@ def test_one_update(double):
     for part in ("shift", "critics"):
         old, new, found = state.targets[part], after.networks[part], after.targets[part]
         for slow, fast, x in zip(*map(jax.tree.leaves, (old, new, found)), strict=True):
-            np.testing.assert_allclose(x, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(x, 0.995 * slow + 0.005 * np.asarray(fast), rtol=1e-9, atol=1e-12)
     for old, new in zip(*map(jax.tree.leaves, (state.networks, after.networks)), strict=True):
         assert np.abs(new - old).max() == pytest.approx(1e-3, rel=0.02)  # Adam's first step is its rate
     assert float(after.extra.value) == float(metrics["policy/multiplier"])
@@ -223,16 +224,18 @@ def test_the_policy_file_acts_the_same(method, tmp_path):
 def test_it_takes_what_it_draws_or_the_best_of_several(method, double):
     state = make_state(method)
     identity = Normaliser(jnp.zeros(2), jnp.ones(2))
-    observation, key = jnp.asarray([0.3, -0.4]), jax.random.key(2)
+    observation, key = np.array([0.3, -0.4]), jax.random.key(2)
     networks = {"vae": state.networks["vae"], **state.targets}
-    found = method.actor(state, None, identity, SPEC).choose(observation, None, key)
-    drawn = method.propose(networks, observation[None, None], key)[0, 0]
+    actor = method.actor(state, None, identity, SPEC)
+    found = jax.jit(lambda: actor.choose(observation, None, key))()
+    drawn = jax.jit(method.propose)(networks, observation[None, None], key)[0, 0]
     np.testing.assert_allclose(found, drawn, rtol=1e-12)
 
     several = dataclasses.replace(method, acting_candidates=5)
+    # Not compiled as two programs, whose last digits may differ.
     found = several.actor(state, None, identity, SPEC).choose(observation, None, key)
     wide, actions = several.choices(networks, observation[None], key, 5)
-    q, q_c = several.judge(networks["critics"], wide, actions, 0.75)
+    q, q_c = map(np.asarray, jax.jit(several.judge)(networks["critics"], wide, actions, 0.75))
     best = int(np.argmax(q[0] - PRICE * q_c[0]))
     assert best > 0, "for this test to say something"
     np.testing.assert_array_equal(found, actions[0, best])

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
+from forward import forward, forward_each
 from lane import Lane, fit_lane, lane_log
 from made_up import six_transitions, step_size_after
 
@@ -15,7 +16,6 @@ from bcrl.errors import BCRLError
 from bcrl.learn.baselines import in_sample
 from bcrl.learn.baselines.caps import CAPS, head_weights
 from bcrl.learn.batch import Batch
-from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 
@@ -59,10 +59,10 @@ def test_losses_by_numpy(double):
     (networks, targets), batch = make_networks(METHOD), make_batch()
     _, metrics = losses(METHOD, networks, targets)({})
     pairs = np.concatenate([batch.features, batch.action], 1)
-    slow, fast = (np.asarray(apply_each(n["critics"], pairs))[..., 0] for n in (targets, networks))
+    slow, fast = (np.asarray(forward_each(n["critics"], pairs))[..., 0] for n in (targets, networks))
     q, q_c = slow[:2].min(0), slow[2:].max(0)
-    v, v_c = np.asarray(apply_each(networks["values"], batch.features))[..., 0]
-    next_v, next_v_c = np.asarray(apply_each(networks["values"], batch.next_features))[..., 0]
+    v, v_c = np.asarray(forward_each(networks["values"], batch.features))[..., 0]
+    next_v, next_v_c = np.asarray(forward_each(networks["values"], batch.next_features))[..., 0]
     goal = batch.reward + 0.99 * batch.bootstrap * next_v
     goal_c = batch.only_cost + 0.99 * batch.bootstrap * next_v_c
     wanted = {
@@ -80,9 +80,9 @@ def test_losses_by_numpy(double):
 def test_loss_of_the_heads_by_numpy(method, double):
     heads, batch = make_networks(method)[0]["heads"], make_batch()
     advantage, saved = np.array([-1.0, 0, 0.2, 5, 1, -0.1]), np.array([0.3, 9, 0, -2, 0.1, 0.2])
-    found = method.heads_loss(heads, batch, jnp.asarray(advantage), jnp.asarray(saved))
+    found = jax.jit(method.heads_loss)(heads, batch, advantage, saved)
     by_reward, by_cost = (np.minimum(np.exp(3 * x), 100) for x in (advantage, saved))
-    means = np.tanh(np.asarray(heads.trunk(batch.features))).reshape(6, 3, 2)
+    means = np.tanh(np.asarray(forward(heads.trunk, batch.features))).reshape(6, 3, 2)
     std = np.ones((3, 2)) if method.faithful else np.exp(heads.log_std)
     density = -0.5 * ((batch.action[:, None] - means) / std) ** 2 - np.log(std) - 0.5 * np.log(2 * np.pi)
     likely = np.sum(density, -1)
@@ -121,7 +121,7 @@ def test_learning_rates():
 
 def test_one_step_moves_every_network_and_the_targets_follow():
     method = CAPS(hidden=(4,), heads=3)
-    state = method.init(jax.random.key(0), SPEC)
+    state = jax.jit(lambda: method.init(jax.random.key(0), SPEC))()
     update = jax.jit(method.update, static_argnums=(3, 4))
     after, _ = update(state, jax.tree.map(jnp.float32, make_batch()), jax.random.key(1), SPEC, ("all",))
     for name in ("values", "critics", "heads"):
@@ -136,20 +136,22 @@ def test_one_step_moves_every_network_and_the_targets_follow():
         ),
         strict=True,
     ):
-        np.testing.assert_allclose(found, 0.995 * old + 0.005 * fast, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            found, 0.995 * np.asarray(old) + 0.005 * np.asarray(fast), rtol=1e-5, atol=1e-7
+        )
 
 
 def test_switching_by_enumeration():
     """Of the actions that fit the best, else the cheapest, at thresholds from none to all fitting."""
     method = CAPS(hidden=(4,), heads=3)
-    state = method.init(jax.random.key(3), SPEC)
+    state = jax.eval_shape(lambda: method.init(jax.random.key(3), SPEC))
     state = eqx.tree_at(lambda s: s.networks, state, random_like(state.networks, seed=4))
     actor = method.actor(state, None, Normaliser(jnp.zeros(2), jnp.ones(2)), SPEC)
     policy = bcrl.Policy(actor, method, SPEC, {})
     observation = np.array([0.5, -1.0], np.float32)
-    actions = np.asarray(state.networks["heads"](observation))
+    actions = np.asarray(forward(state.networks["heads"], observation))
     pairs = np.concatenate([np.tile(observation, (3, 1)), actions], 1)
-    q = np.asarray(apply_each(state.networks["critics"], pairs))[..., 0]
+    q = np.asarray(forward_each(state.networks["critics"], pairs))[..., 0]
     worth, cost = q[:2].min(0), q[2:].max(0)
     worth_factor = (1 - 0.99**20) / (0.01 * 20)
     seen = set()

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_leaf, random_like
+from forward import forward, forward_each
 from lane import Lane, fit_lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions
 
 from bcrl.assess.rollout import roll_out
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.coptidice import COptiDICE, Sample, Values, divergence_of, weight_of
-from bcrl.learn.networks import apply_each, gaussian_log_density
+from bcrl.learn.networks import gaussian_log_density
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.train.run import fit
@@ -29,13 +30,14 @@ def make_sample() -> Sample:
     batch = six_transitions(rng, 1)
     starts, features = rng.normal(size=(2, 6, 2))
     arrays = (starts, [0.0, 2.0, 1, 1, 1, 1], features, rng.uniform(-1, 1, (6, 1)))
-    return Sample(batch, *map(jnp.asarray, arrays))
+    kind = batch.features.dtype
+    return Sample(batch, *(np.asarray(x, kind) for x in arrays))
 
 
 def make_state(method: COptiDICE) -> TrainState:
     """Parameters away from the start of training; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
+    moments = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes.moments)
     return TrainState(random_like(shapes.networks, 1), {}, moments)
 
 
@@ -62,10 +64,10 @@ def test_values_are_one_network_each_and_as_released_the_smaller_of_two(double):
     sample = make_sample()
     for method in (METHOD, FAITHFUL):
         networks = make_state(method).networks["values"]
-        nu, chi = method.values(networks, sample)
+        nu, chi = jax.jit(method.values)(networks, sample)
         places = (sample.batch.features, sample.batch.next_features, sample.starts)
         for name, x in zip(("here", "ahead", "start"), places, strict=True):
-            each = np.asarray(apply_each(networks, x))[..., 0]
+            each = np.asarray(forward_each(networks, x))[..., 0]
             assert len(each) == (4 if method.faithful else 2)
             half = len(each) // 2
             np.testing.assert_allclose(getattr(nu, name), each[:half].min(0))
@@ -77,7 +79,7 @@ def test_losses_by_numpy(double):
     total, metrics = jax.jit(METHOD.losses, static_argnums=2)(state.networks, sample, SPEC)
     batch = sample.batch
     price, temperature = softplus(np.asarray(state.networks["multipliers"]))
-    nu, chi = METHOD.values(state.networks["values"], sample)
+    nu, chi = jax.tree.map(np.asarray, jax.jit(METHOD.values)(state.networks["values"], sample))
 
     e = np.asarray(batch.reward - price * batch.only_cost + 0.9 * batch.bootstrap * nu.ahead - nu.here)
     w = np.where(e < 0, np.exp(e / 0.5), e / 0.5 + 1)
@@ -97,21 +99,22 @@ def test_losses_by_numpy(double):
     multiplier_loss = price * (0.3 * (1 - 0.9**20) - np.mean(v * w * batch.only_cost))
     np.testing.assert_allclose(metrics["cost/multiplier_loss"], multiplier_loss, rtol=1e-6)
 
-    mean, log_std = state.networks["actor"](sample.noisy_features)
-    likely = gaussian_log_density(jnp.tanh(mean), log_std, sample.noisy_action)
+    mean, log_std = forward(state.networks["actor"], sample.noisy_features)
+    likely = np.asarray(jax.jit(gaussian_log_density)(np.tanh(mean), log_std, sample.noisy_action))
     np.testing.assert_allclose(metrics["policy/loss"], -np.mean(w * likely))
     names = ("value/loss", "cost/loss", "cost/temperature_loss", "cost/multiplier_loss", "policy/loss")
-    np.testing.assert_allclose(total, sum(metrics[name] for name in names))
+    np.testing.assert_allclose(total, sum(float(metrics[name]) for name in names))
 
 
 def test_faithful_takes_the_discounted_threshold_and_forgets_the_tanh(double):
     assert float(METHOD.cost_limit(SPEC)) == pytest.approx(0.3 * (1 - 0.9**20))
     assert float(FAITHFUL.cost_limit(SPEC)) == pytest.approx(3.0 * (1 - 0.9**20))
-    actor, sample, w = make_state(METHOD).networks["actor"], make_sample(), jnp.arange(6.0)
-    mean, log_std = actor(sample.noisy_features)
-    for method, centre in ((METHOD, jnp.tanh(mean)), (FAITHFUL, mean)):
-        wanted = -np.mean(w * gaussian_log_density(centre, log_std, sample.noisy_action))
-        np.testing.assert_allclose(method.actor_loss(actor, w, sample), wanted)
+    actor, sample, w = make_state(METHOD).networks["actor"], make_sample(), np.arange(6.0)
+    mean, log_std = forward(actor, sample.noisy_features)
+    log_density = jax.jit(gaussian_log_density)
+    for method, centre in ((METHOD, np.tanh(mean)), (FAITHFUL, mean)):
+        wanted = -np.mean(w * log_density(centre, log_std, sample.noisy_action))
+        np.testing.assert_allclose(jax.jit(method.actor_loss)(actor, w, sample), wanted)
 
 
 def test_with_no_doubt_left_the_cost_is_the_plain_average():
@@ -130,7 +133,7 @@ def test_every_parameter_follows_its_own_losses_alone(method, double):
     """The differences are of its losses, the gradient is that of the sum: so nothing of the others enters."""
     state, sample = make_state(method), make_sample()
     slopes = jax.jit(jax.grad(method.losses, has_aux=True), static_argnums=2)
-    gradients, metrics = slopes(state.networks, sample, SPEC)
+    gradients, metrics = jax.tree.map(np.asarray, slopes(state.networks, sample, SPEC))
 
     def loss_of(part, *names):
         def loss(network):
@@ -149,7 +152,9 @@ def test_every_parameter_follows_its_own_losses_alone(method, double):
     for slopes, place, name in ((nu, slice(half), "value/loss"), (chi, slice(half, None), "cost/loss")):
 
         def loss(part, place=place, name=name):
-            values = jax.tree.map(lambda x, y: x.at[place].set(y), state.networks["values"], part)
+            values = jax.tree.map(
+                lambda x, y: jnp.asarray(x).at[place].set(y), state.networks["values"], part
+            )
             return loss_of("values", name)(values)
 
         check_every_leaf(jax.tree.map(lambda x, p=place: x[p], state.networks["values"]), loss, slopes)

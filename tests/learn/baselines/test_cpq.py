@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from finite_differences import check_every_network, only_zeros, random_like
+from forward import forward_each
 from lane import Lane, fit_lane, lane_log
 from made_up import check_file_of_squashed_mean, six_transitions, vae_loss
 
@@ -15,7 +16,6 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.cpq import CPQ, Sample, low_return
 from bcrl.learn.baselines.parts import latent_kl
-from bcrl.learn.networks import apply_each
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.train_state import TrainState
 from bcrl.policy import Policy
@@ -36,7 +36,7 @@ def make_sample() -> Sample:
 def make_state(method: CPQ) -> TrainState:
     """Parameters away from the start of training, where targets equal the critics; Adam's zeros."""
     shapes = jax.eval_shape(lambda: method.init(jax.random.key(0), SPEC))
-    moments = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes.moments)
+    moments = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes.moments)
     networks, targets = random_like(shapes.networks, 1), random_like(shapes.targets, 2)
     return TrainState(networks, targets, moments, jnp.asarray(LOG_ALPHA))
 
@@ -116,44 +116,40 @@ def test_where_nothing_is_allowed_the_faithful_actor_gets_no_gradient(double):
 
 def test_two_critics_are_the_smaller_reward_and_the_mean_cost(double):
     state, batch = make_state(METHOD), make_sample().batch
-    values = np.asarray(
-        apply_each(state.targets["critics"], jnp.concatenate([batch.features, batch.action], 1))
-    )[..., 0]
-    q, q_c = METHOD.judge(state.targets["critics"], batch.features, batch.action)
+    pairs = np.concatenate([batch.features, batch.action], 1)
+    values = np.asarray(forward_each(state.targets["critics"], pairs))[..., 0]
+    q, q_c = jax.jit(METHOD.judge)(state.targets["critics"], batch.features, batch.action)
     np.testing.assert_allclose(q, values[:2].min(0))
     np.testing.assert_allclose(q_c, values[2:].mean(0))
-    q, q_c = FAITHFUL.judge(state.targets["critics"], batch.features, batch.action)
+    q, q_c = jax.jit(FAITHFUL.judge)(state.targets["critics"], batch.features, batch.action)
     np.testing.assert_allclose(q, values[:2].min(0))
     np.testing.assert_allclose(q_c, values[2:].min(0))
 
 
 def test_strange_actions_are_coded_farther_out_than_the_logs(double):
     networks, batch = make_state(METHOD).networks, make_sample().batch
-    actions, strange = METHOD.strange_actions(networks, batch, jax.random.key(1))
+    actions, strange = map(np.asarray, jax.jit(METHOD.strange_actions)(networks, batch, jax.random.key(1)))
+    kl_of = jax.jit(lambda action: latent_kl(*networks["vae"].encode(batch.features, action)))
     assert actions.shape == (3, 6, 1)
     assert np.abs(actions).max() < 1
-    level = np.quantile(latent_kl(*networks["vae"].encode(batch.features, batch.action)), 0.5)
+    level = np.quantile(kl_of(batch.action), 0.5)
     for found, action in zip(strange, actions, strict=True):
-        kl = latent_kl(*networks["vae"].encode(batch.features, action))
-        np.testing.assert_array_equal(found, np.asarray(kl) > level)
+        np.testing.assert_array_equal(found, np.asarray(kl_of(action)) > level)
     assert 0 < np.sum(strange) < strange.size
 
 
 def test_the_gaps_of_strange_actions_by_numpy(double):
     state, features = make_state(METHOD), make_sample().batch.features
-    actions = jnp.asarray(np.random.default_rng(3).uniform(-1, 1, (3, 6, 1)))
-    strange = jnp.asarray(np.random.default_rng(4).random((3, 6)) < 0.5)
-    q_c = np.stack([METHOD.judge(state.targets["critics"], features, a)[1] for a in actions])
+    actions = np.random.default_rng(3).uniform(-1, 1, (3, 6, 1))
+    strange = np.random.default_rng(4).random((3, 6)) < 0.5
+    judge, strange_gaps = jax.jit(METHOD.judge), jax.jit(METHOD.strange_gaps)
+    q_c = np.stack([judge(state.targets["critics"], features, a)[1] for a in actions])
     level = np.median(q_c[strange])
-    gap, raisable = METHOD.strange_gaps(
-        state.targets["critics"], features, actions, strange, jnp.asarray(level)
-    )
+    gap, raisable = strange_gaps(state.targets["critics"], features, actions, strange, level)
     np.testing.assert_allclose(gap, np.mean(level - q_c[strange]))
     np.testing.assert_allclose(raisable, np.mean(np.maximum(level - q_c[strange], 0)))
     assert gap != raisable
-    none = METHOD.strange_gaps(
-        state.targets["critics"], features, actions, jnp.zeros((3, 6), bool), jnp.asarray(level)
-    )
+    none = strange_gaps(state.targets["critics"], features, actions, np.zeros((3, 6), bool), level)
     assert [float(x) for x in none] == [0.0, 0.0]
 
 
@@ -172,16 +168,21 @@ def test_losses_by_numpy(double):
     next_key, action_key, penalty_key = jax.random.split(jax.random.key(3), 3)
     vae_key, strange_key = jax.random.split(penalty_key)
 
-    next_action = networks["actor"].sample(batch.next_features, next_key)
-    next_q, next_q_c = METHOD.judge(state.targets["critics"], batch.next_features, next_action)
+    draw = jax.jit(lambda actor, x, key: actor.sample(x, key))
+    judge = jax.jit(METHOD.judge)
+
+    next_action = draw(networks["actor"], batch.next_features, next_key)
+    next_q, next_q_c = judge(state.targets["critics"], batch.next_features, next_action)
+    next_q_c = np.asarray(next_q_c)
     goal = batch.reward + 0.9 * batch.bootstrap * np.where(next_q_c <= LIMIT, next_q, -3.0)
     goal_c = batch.only_cost + 0.9 * batch.bootstrap * next_q_c
-    fast = apply_each(networks["critics"], jnp.concatenate([batch.features, batch.action], 1))[..., 0]
+    pairs = np.concatenate([batch.features, batch.action], 1)
+    fast = np.asarray(forward_each(networks["critics"], pairs))[..., 0]
     np.testing.assert_allclose(metrics["critic/loss"], ((fast[:2] - goal) ** 2).mean(1).sum())
     np.testing.assert_allclose(metrics["cost/loss"], ((fast[2:] - goal_c) ** 2).mean(1).sum())
 
-    action = networks["actor"].sample(batch.features, action_key)
-    q, q_c = METHOD.judge(networks["critics"], batch.features, action)
+    action = draw(networks["actor"], batch.features, action_key)
+    q, q_c = map(np.asarray, judge(networks["critics"], batch.features, action))
     assert 0 < np.mean(q_c <= LIMIT) < 1, "the threshold must matter for this test to say something"
     np.testing.assert_allclose(metrics["policy/allowed"], np.mean(q_c <= LIMIT))
     wanted = np.mean(np.where(q_c <= LIMIT, -q, q_c - LIMIT))
@@ -190,12 +191,14 @@ def test_losses_by_numpy(double):
     np.testing.assert_allclose(
         metrics["vae/loss"], vae_loss(networks["vae"], batch, vae_key, 0.5), rtol=1e-10
     )
-    found = METHOD.strange_actions(networks, batch, strange_key)
-    gap, raisable = METHOD.strange_gaps(networks["critics"], batch.features, *found, jnp.asarray(1.5 * LIMIT))
+    found = jax.jit(METHOD.strange_actions)(networks, batch, strange_key)
+    gap, raisable = jax.jit(METHOD.strange_gaps)(
+        networks["critics"], batch.features, *found, jnp.asarray(1.5 * LIMIT)
+    )
     np.testing.assert_allclose(metrics["cost/penalty"], np.exp(LOG_ALPHA) * raisable, rtol=1e-6)
     np.testing.assert_allclose(log_alpha, LOG_ALPHA + 1e-4 * np.exp(LOG_ALPHA) * gap, rtol=1e-6)
     parts = ("critic/loss", "cost/loss", "policy/loss", "vae/loss", "cost/penalty")
-    np.testing.assert_allclose(total, sum(metrics[name] for name in parts))
+    np.testing.assert_allclose(total, sum(float(metrics[name]) for name in parts))
 
 
 @pytest.mark.parametrize("method", [METHOD, FAITHFUL], ids=["fixed", "faithful"])
@@ -221,7 +224,7 @@ def test_one_update(double):
         jax.tree.leaves, (state.targets["critics"], after.networks["critics"], after.targets["critics"])
     )
     for slow, fast, found in zip(*leaves, strict=True):
-        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * fast, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found, 0.995 * slow + 0.005 * np.asarray(fast), rtol=1e-9, atol=1e-12)
     for part, rate in {"actor": 1e-4, "critics": 1e-3, "vae": 1e-3}.items():
         for old, new in zip(*map(jax.tree.leaves, (state.networks[part], after.networks[part])), strict=True):
             assert np.abs(new - old).max() == pytest.approx(rate, rel=0.02)  # Adam's first step is its rate

@@ -267,7 +267,7 @@ def trained():
     """Sharper by reward and quicker to forget than the defaults, for a short training."""
     method = FISOR(
         hidden=(32, 32),
-        batch_size=256,
+        batch_size=128,
         policy_width=32,
         policy_blocks=1,
         learning_rate=1e-3,
@@ -285,7 +285,7 @@ def test_earns_without_any_cost(trained):
     episodes = roll_out(trained.policy(), Lane(), (2.0, 12.0))
     returns, costs = episodes.returns.mean(axis=1), episodes.costs.mean(axis=1)
     assert returns[0] == returns[1]
-    # Five seeds reached 1.3…2.5 and no cost: taking the safest of 16 actions keeps far from the border.
+    # Five seeds reached 1.0…3.0 and no cost: taking the safest of 16 actions keeps far from the border.
     assert returns[0] > 0.3
     assert costs[0] < 0.3
 

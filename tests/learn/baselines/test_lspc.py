@@ -75,7 +75,9 @@ def test_as_released_a_negative_cost_value_learns_nothing(double):
     """The floor is inside the regression there: a V_C below 0 everywhere has no gradient left."""
     networks, targets = make_networks()
     networks["values"] = eqx.tree_at(
-        lambda v: v.biases[-1], networks["values"], replace_fn=lambda bias: bias.at[1].set(-100.0)
+        lambda v: v.biases[-1],
+        networks["values"],
+        replace_fn=lambda bias: jnp.asarray(bias).at[1].set(-100.0),
     )
     for method, stuck in ((METHOD, False), (FAITHFUL, True)):
         loss = losses(method, networks, targets)
