@@ -11,8 +11,7 @@ from bcrl.learn import bcrl_labels
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.bcrl_parts import Budgets, Costs
-from bcrl.learn.networks import MLP, CategoricalPolicy, GaussianPolicy, apply_each, ensemble
-from bcrl.learn.protocol import Spec
+from bcrl.learn.networks import CategoricalPolicy, GaussianPolicy, apply_each, ensemble
 
 ROWS, SIZE, LABELS, SUPPORT = 16, 3, 5, 0.4
 
@@ -48,7 +47,7 @@ def cost_table(targets: dict[str, Any], features: np.ndarray) -> np.ndarray:
 
 def batch_of(features: np.ndarray) -> Batch:
     seen, one = jnp.asarray(features), jnp.zeros(len(features))
-    return Batch(seen, jnp.zeros((len(features), LABELS)), one, one[:, None], seen, one + 1)
+    return Batch(seen, jnp.zeros((len(features), LABELS)), one, one[:, None], seen, one)
 
 
 def test_the_cheapest_is_the_least_of_the_supported_labels(made):
@@ -68,7 +67,9 @@ def test_the_largest_worth_is_that_of_the_label_which_execution_takes(made, trac
     value = np.full_like(slack, 0.1)
     seen = slack if tracking == "soft" else slack + value
     method = BCRL(support=SUPPORT, tracking=tracking)
-    found = method.largest_worth(networks, targets, *map(jnp.asarray, (features, seen, value)))
+    budget = Budgets(jnp.asarray(seen), jnp.zeros_like(seen), jnp.zeros_like(seen))
+    costs = Costs(jnp.zeros_like(value), jnp.asarray(value), jnp.zeros_like(value))
+    found = method.largest_worth(networks, targets, batch_of(features), budget, costs)
     cost, delta = cost_table(targets, features), slack + value
     good = supported(networks["actor"], np.concatenate([features, np.log1p(seen)], axis=1))
     cheapest, _ = method.cheapest(networks, targets, jnp.asarray(features))
@@ -83,35 +84,6 @@ def test_the_largest_worth_is_that_of_the_label_which_execution_takes(made, trac
             worth.append(np.asarray(apply_each(targets["critic"], jnp.asarray(x, jnp.float32))).min())
         np.testing.assert_allclose(found[row], max(worth), rtol=1e-4, atol=1e-5)
     assert 0 < chosen < ROWS  # both cases occur
-
-
-def test_the_backup_of_q_r_compares_the_labels_of_the_next_state(made):
-    """A network of V_R would smooth the leap where a label becomes safe; so what it says does not matter."""
-    networks, targets, features, slack = made
-    networks["value"] = MLP((SIZE + slack.shape[1], 8, 1), jax.random.key(9))
-    networks["critic"] = targets["critic"]
-    batch = batch_of(features)
-    here, after = (jnp.asarray(x) for x in (slack, 2 * slack))
-    budget, costs = Budgets(here, here, after), Costs(here, here, jnp.full_like(here, 0.1))
-    method = BCRL(support=SUPPORT, gamma=0.5)
-    _, _, metrics = method.reward_losses(networks, targets, batch, budget, costs)
-    worth = method.largest_worth(networks, targets, batch.next_features, after, costs.next_value)
-    inputs = jnp.concatenate([batch.pairs, jnp.log1p(here)], axis=1)
-    wanted = jnp.mean((apply_each(targets["critic"], inputs)[..., 0] - batch.reward - 0.5 * worth) ** 2)
-    np.testing.assert_allclose(metrics["reward/critic_loss"], wanted, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("discrete", "options", "decays"),
-    [(True, {}, True), (False, {}, False), (True, {"label_values": "regressed"}, False)],
-)
-def test_the_step_size_of_the_reward_critics_decays_where_labels_are_compared(discrete, options, decays):
-    spec = Spec(SIZE, LABELS, 1, 10, (1.0,), steps=3, discrete=discrete)
-    optimiser = BCRL(**options).optimisers(("reward",), spec)["critic"]
-    state, update = optimiser.init(jnp.ones(1)), jnp.ones(1)
-    for _ in range(4):
-        update, state = optimiser.update(jnp.ones(1), state)
-    assert (abs(float(update[0])) < 1e-9) == decays
 
 
 def test_of_many_labels_the_most_likely_are_compared(made, monkeypatch):

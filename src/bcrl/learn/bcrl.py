@@ -140,10 +140,7 @@ class BCRL(LabelValues):
         value = self.value(networks["value"], batch.features, budget.state)
         next_value = self.value(networks["value"], batch.next_features, budget.next_state)
         if self.compares(networks, self.reward_regression):
-            best = self.largest_worth(networks, targets, batch.features, budget.state, costs.value)
-            next_value = self.largest_worth(
-                networks, targets, batch.next_features, budget.next_state, costs.next_value
-            )
+            best = self.largest_worth(networks, targets, batch, budget, costs)
             value_loss = jnp.mean((best - value) ** 2)
         else:
             value_loss = self.reward_value_loss(q, value)

@@ -1,8 +1,7 @@
 """V_C and V_R of discrete actions: nothing is regressed, the actions of a state are compared as in execution.
 
 A regression on the log's own actions misses the least cost where the log seldom takes the cheapest action,
-and what it misses adds up over the steps of an episode. The backup of Q_R compares the actions of s′ too: V_R
-leaps in slack where one becomes safe, and a network smooths that (docs/discrete.md).
+and what it misses adds up over the steps of an episode (docs/discrete.md).
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,9 @@ import jax.numpy as jnp
 from jax.lax import stop_gradient
 from jaxtyping import Array, Bool, Float
 
+from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl_gradient import GradientExtraction
+from bcrl.learn.bcrl_parts import Budgets, Costs
 from bcrl.learn.losses import Regression, cost_weighting
 from bcrl.learn.networks import CategoricalPolicy, apply_each, one_hot
 from bcrl.learn.train_state import Networks
@@ -26,8 +27,13 @@ class LabelValues(GradientExtraction):
     """The targets of V_C and V_R where labels are compared."""
 
     def compares(self, networks: Networks, regression: Regression) -> bool:
-        """Whether actions are labels, and compared in the place of this regression."""
-        return isinstance(networks["fallback"], CategoricalPolicy) and self.compares_labels(regression)
+        """Whether labels are compared in the place of this regression. XQL and SparseQL keep theirs.
+
+        So do phases in turn: until the last one nothing has learned which labels the log supports.
+        """
+        labels = isinstance(networks["fallback"], CategoricalPolicy)
+        asked = self.label_values == "compared" and self.phases == "together"
+        return labels and asked and regression == "expectile"
 
     def cheapest(
         self, networks: Networks, targets: Networks, features: Float[Array, "b f"]
@@ -40,27 +46,19 @@ class LabelValues(GradientExtraction):
         return _at(actions, least), _at(cost, least)
 
     def largest_worth(
-        self,
-        networks: Networks,
-        targets: Networks,
-        features: Float[Array, "b f"],
-        seen: Float[Array, "b k"],
-        v_c: Float[Array, "b k"],
+        self, networks: Networks, targets: Networks, batch: Batch, budget: Budgets, costs: Costs
     ) -> Float[Array, " b"]:
-        """max Q_R(s, a, δ) over supported labels with Q_C ≤ δ; if there is none, that of the cheapest.
-
-        `seen` is slack in soft tracking, else δ.
-        """
-        inputs = jnp.concatenate([features, self.encode(seen)], axis=1)
+        """max Q_R(s, a, δ) over supported labels with Q_C ≤ δ; if there is none, that of the cheapest."""
+        inputs = jnp.concatenate([batch.features, self.encode(budget.state)], axis=1)
         actions, supported = self.likely(networks["actor"], inputs)
-        cheapest, _ = self.cheapest(networks, targets, features)
+        cheapest, _ = self.cheapest(networks, targets, batch.features)
         actions = jnp.concatenate([actions, cheapest[:, None]], axis=1)
-        allowed = seen + v_c if self.tracking == "soft" else seen
-        left = allowed[:, None] - self.costs_of(targets, features, actions)
+        allowed = budget.state + costs.value if self.tracking == "soft" else budget.state
+        left = allowed[:, None] - self.costs_of(targets, batch.features, actions)
         safe = supported & jnp.all(left[:, :-1] >= 0.0, axis=-1)
         safe = jnp.concatenate([safe, ~jnp.any(safe, axis=1, keepdims=True)], axis=1)
         shown = left if self.tracking == "soft" else jnp.broadcast_to(allowed[:, None], left.shape)
-        pairs = _pairs(features, actions)
+        pairs = _pairs(batch.features, actions)
         worth = apply_each(
             targets["critic"], jnp.concatenate([pairs, self.encode(jnp.maximum(shown, 0.0))], axis=-1)
         )

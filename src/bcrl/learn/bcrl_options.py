@@ -144,13 +144,6 @@ class BCRLOptions(MethodOptions):
         if self.criterion == "discounted" and self.gamma_cost == 1.0:
             raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")
 
-    def compares_labels(self, regression: Regression) -> bool:
-        """Whether labels would be compared in the place of this regression. XQL and SparseQL keep theirs.
-
-        So do phases in turn: until the last one nothing has learned which labels the log supports.
-        """
-        return self.label_values == "compared" and self.phases == "together" and regression == "expectile"
-
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:
         """All parts together, or one after another; a policy that climbs is trained with what it climbs."""

@@ -94,13 +94,10 @@ class BCRLSetup(BCRLOptions):
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
         """Adam for each network of these parts.
 
-        The policies' step size decays along a cosine; that of the cost critics is 0 after `cost_share`. Where
-        labels are compared that of the reward critics decays too: it is Q_R that chooses in execution.
+        The policies' step size decays along a cosine; that of the cost critics is 0 after `cost_share`.
         """
         rates: dict[Part, Any] = dict.fromkeys(parts, self.learning_rate)
         rates["policy"] = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
-        if spec.discrete and self.compares_labels(self.reward_regression):
-            rates["reward"] = rates["policy"]
         if self.cost_share < 1.0:
             last = math.ceil(self.cost_share * spec.steps)
             rates["cost"] = optax.piecewise_constant_schedule(self.learning_rate, {last: 0.0})
