@@ -41,7 +41,7 @@ def test_from_ais_to_a_table(tmp_path, capsys):
     said = capsys.readouterr().out
     scenarios = load_scenarios(tmp_path / "sea.npz")
     assert f"{len(scenarios):,} scenarios: " in said
-    assert said.splitlines()[-1] == f"next: bcrl ship log {tmp_path}/sea.npz --out train.npz"
+    assert said.splitlines()[-1] == f"next: bcrl ship log {tmp_path}/sea.npz --variations 3 --out train.npz"
     assert max(map(len, said.splitlines()[:-3])) <= 80
     assert "AIS_[2020] [end].csv" in said, "a name is not markup"
     assert "no ship" in said

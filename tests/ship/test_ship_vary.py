@@ -41,12 +41,17 @@ def test_variations_differ_from_the_expert_and_from_each_other(small_sea, tracks
 
 
 def test_a_track_along_the_edge_of_the_box_varies_less(small_sea):
-    width, _ = small_sea.box.size
+    size = width, _ = small_sea.box.size
     along = np.column_stack(
         [np.linspace(100, width - 100, 60), np.full(60, 5.0), np.full(60, 8), np.zeros(60)]
     )
-    for varied in varied_tracks([along], 20, small_sea.box.size):
-        assert (varied[:, 1] >= 0).all()
+    inside = along + np.array([0, 2000, 0, 0])
+    edge, middle = (
+        np.array([np.abs(one[:, 1] - track[0, 1]).max() for one in varied_tracks([track], 20, size)])
+        for track in (along, inside)
+    )
+    assert (edge > 0).mean() > 0.8
+    assert np.median(edge) < 0.5 * np.median(middle)
 
 
 def test_the_log_has_the_experts_first_and_as_many_variations_of_each(small_sea):

@@ -57,7 +57,7 @@ class Command:
         save_scenarios(scenarios, self.out)
         show(scenarios)
         print(f"{len(scenarios):,} scenarios: {self.out}")
-        next_step("bcrl", "ship", "log", self.out, "--out", "train.npz")
+        next_step("bcrl", "ship", "log", self.out, "--variations", "3", "--out", "train.npz")
 
 
 def show(scenarios: "Scenarios") -> None:

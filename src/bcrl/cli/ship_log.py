@@ -1,4 +1,4 @@
-"""`bcrl ship log`: the experts' transitions as a log to learn from."""
+"""`bcrl ship log`: the transitions of experts and varied tracks as a log to learn from."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -62,8 +62,15 @@ _BCRL_FAMILIES: dict[str, Options] = {
     },
     # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
     "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
-    # Ships: a reward of 100 at the goal asks for a small β; a fallback that weighs less arrives more often.
-    "ship": {"tau_c": 0.1, "tau_r": 0.7, "beta": 0.1, "gamma_cost": 0.98, "fallback_beta": 2.0},
+    # Ships: a reward of 100 at the goal asks for a small β; with a smaller fallback_beta more ships arrive.
+    "ship": {
+        "tau_c": 0.1,
+        "tau_r": 0.7,
+        "beta": 0.1,
+        "gamma_cost": 0.98,
+        "fallback_beta": 2.0,
+        "steps": 30_000,
+    },
 }
 _CLONE_FAMILIES: dict[str, Options] = {
     "metadrive": {"hidden": (256, 256), "dropout": 0.0}
@@ -152,7 +159,7 @@ FAMILIES: dict[str, Options] = {
     "safety-gym": _TASK_UNIT,
     "metadrive": {"steps": 200_000, **_TASK_UNIT},
     "point": _TASK_UNIT,
-    "ship": {"steps": 30_000, **_TASK_UNIT},
+    "ship": _TASK_UNIT,
 }
 
 

@@ -1,4 +1,4 @@
-"""The experts' log: the steps of the logged ships with the simulator's observations, rewards and costs."""
+"""The log: steps of experts and of varied tracks, with the simulator's observations, rewards and costs."""
 
 from collections.abc import Sequence
 from typing import Any

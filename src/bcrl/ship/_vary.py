@@ -14,7 +14,8 @@ PACE = 0.25  # standard deviation of the logarithm of the pace, both of an episo
 ASIDE = 250.0  # metres, standard deviation of the first wave of the way beside the expert's
 WAVES = np.arange(1, 4)
 SLOWEST, FASTEST = 0.55, 2.0  # an episode may have twice its expert's steps
-TRIES = 8  # each with half of the variation of the one before
+TRIES = 8  # each with half of the variation of the one before; then the expert's own track
+LONGEST = MAX_SPEED * SECONDS - 0.1  # metres of a step; less than an action can do, since tracks are float32
 
 
 def varied_tracks(
@@ -39,7 +40,7 @@ def _varied(track: np.ndarray, size: tuple[float, float], random: np.random.Gene
         place += share * (np.sin(np.pi * when[:, None] / when[-1] * WAVES) @ aside.T)
         step = np.diff(place, axis=0)
         metres = np.hypot(*step.T)
-        if np.all((place >= 0) & (place <= size)) and metres.max() <= MAX_SPEED * SECONDS:
+        if np.all((place >= 0) & (place <= size)) and metres.max() <= LONGEST:
             heading = np.mod(np.arctan2(step[:, 1], step[:, 0]), 2 * np.pi)
             motion = np.vstack([track[0, 2:], np.column_stack([metres / SECONDS, heading])])
             return np.column_stack([place, motion]).astype(track.dtype)

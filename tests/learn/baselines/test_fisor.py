@@ -157,6 +157,11 @@ def test_few_times_at_once():
     batch, time = jax.tree.map(jnp.float32, make_batch()), jnp.asarray([0, 4, 2, 2, 1, 3])
     found = policy.in_training(batch.features, batch.action, time, jax.random.key(0), 5)
     np.testing.assert_allclose(found, policy(batch.features, batch.action, time), rtol=1e-5, atol=1e-5)
+    dropping = jax.tree.map(jnp.float32, make_networks(METHOD)[0]["policy"])
+    one, other = (
+        dropping.in_training(batch.features, batch.action, time, jax.random.key(seed), 5) for seed in (0, 1)
+    )
+    assert np.abs(one - other).max() > 1e-3, "other entries are dropped"
 
 
 def test_the_schedule_by_hand():

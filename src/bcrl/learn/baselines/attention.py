@@ -15,7 +15,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, PRNGKeyArray, UInt32
 
-from bcrl.learn.baselines.parts import key_words, random_bytes
+from bcrl.learn.baselines.parts import byte_limit, key_words, random_bytes
 
 
 class Shape(NamedTuple):
@@ -35,13 +35,6 @@ class Shape(NamedTuple):
         return 256 / (256 - self.dropped)
 
 
-def can_fuse(query: Float[Array, "*b q w"], key_and_value: Float[Array, "*b t v"], heads: int) -> bool:
-    """Whether the kernel can be used: a GPU, bfloat16, and blocks that Triton can multiply."""
-    units = query.shape[-1] // heads
-    fits = units in (16, 32, 64, 128) and key_and_value.shape[-2] <= 128
-    return fits and query.dtype == jnp.bfloat16 and jax.default_backend() == "gpu"
-
-
 def fused_attention(
     query: Float[Array, "*b q w"],
     key_and_value: Float[Array, "*b t v"],
@@ -54,7 +47,7 @@ def fused_attention(
 ) -> Float[Array, "*b q w"]:
     """softmax(q kᵀ/√h) v in each head; of every `group` tokens the last ones ask, and see none after them."""
     queries, keys, width = query.shape[-2], key_and_value.shape[-2], query.shape[-1]
-    dropped = 0 if key is None else min(round(256 * rate), 255)
+    dropped = 0 if key is None else byte_limit(rate)
     shape = Shape(heads, width // heads, queries, keys, queries * group // keys, group, dropped, interpret)
     words = jnp.zeros(2, jnp.uint32) if key is None else key_words(key)
     rows = query.reshape(-1, width), key_and_value.reshape(-1, 2 * width)
@@ -64,7 +57,7 @@ def fused_attention(
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(shape: Shape, words: UInt32[Array, " 2"], query: Array, key_and_value: Array) -> Array:
-    return _call(_forward, shape, words, query, key_and_value)[0]
+    return _call(_forward, 1, shape, words, query, key_and_value)[0]
 
 
 def _with_inputs(shape: Shape, *inputs: Array) -> tuple[Array, tuple[Array, ...]]:
@@ -72,19 +65,18 @@ def _with_inputs(shape: Shape, *inputs: Array) -> tuple[Array, tuple[Array, ...]
 
 
 def _gradients(shape: Shape, inputs: tuple[Array, ...], gradient: Array) -> tuple[None, Array, Array]:
-    d_query, d_key_and_value = _call(_backward, shape, *inputs, gradient)
+    d_query, d_key_and_value = _call(_backward, 2, shape, *inputs, gradient)
     return None, d_query, d_key_and_value
 
 
 _attend.defvjp(_with_inputs, _gradients)
 
 
-def _call(kernel: Any, shape: Shape, *inputs: Array) -> list[Array]:
-    """A kernel that returns arrays like the inputs after the first (the way back), or the query (forth)."""
-    like = inputs[1:2] if kernel is _forward else inputs[1:3]
+def _call(kernel: Any, outputs: int, shape: Shape, *inputs: Array) -> list[Array]:
+    """A kernel that returns arrays like the query and, on the way back, like the keys and values."""
     return pl.pallas_call(
         partial(kernel, shape),
-        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in like],
+        out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in inputs[1 : 1 + outputs]],
         grid=(len(inputs[1]) // shape.queries, shape.heads),
         interpret=shape.interpret,
         compiler_params=None if shape.interpret else triton.CompilerParams(num_warps=4, num_stages=1),

@@ -60,7 +60,7 @@ class NoisePredictor(eqx.Module):
         """The noise, with dropout, for times below `steps`.
 
         There are few times and many rows: the network of the time, and its part of the first layer, are
-        computed once for each time. Up to the order of sums this is the call without a key.
+        computed once for each time. Without dropout, up to the order of sums, this is `__call__`.
         """
         (weight,), (bias,) = self.first.weights, self.first.biases
         inputs = jnp.concatenate([noisy, x, jax.nn.one_hot(time, steps, dtype=x.dtype)], axis=-1)

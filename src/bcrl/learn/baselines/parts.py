@@ -105,11 +105,16 @@ def dropout(x: Float[Array, "*b"], rate: float, key: PRNGKeyArray | None) -> Flo
     """
     if key is None or rate == 0.0:
         return x
-    dropped = min(round(256 * rate), 255)
+    dropped = byte_limit(rate)
     number = jnp.zeros(x.shape, jnp.uint32)
     for axis, size in enumerate(x.shape):
         number = number * size + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
     return jnp.where(random_bytes(number, *key_words(key)) >= dropped, x * (256 / (256 - dropped)), 0.0)
+
+
+def byte_limit(rate: float) -> int:
+    """An entry is dropped if its random byte is below this."""
+    return min(round(256 * rate), 255)
 
 
 def key_words(key: PRNGKeyArray) -> UInt32[Array, " 2"]:

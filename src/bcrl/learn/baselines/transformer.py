@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from bcrl.learn.baselines.attention import can_fuse, fused_attention
 from bcrl.learn.baselines.parts import dropout
 from bcrl.learn.networks import LOG_STD_RANGE
 from bcrl.learn.stages import stage
@@ -79,8 +78,10 @@ class Block(eqx.Module):
         sees: Bool[np.ndarray, "q t"],
         key: PRNGKeyArray | None,
     ) -> Float[Array, "*b q w"]:
-        """softmax(q kᵀ/√h) v in each head of h units."""
+        """softmax(q kᵀ/√h) v in each head of h units. The fused form has what `sees` says built in."""
         if can_fuse(query, key_and_value, self.heads):
+            from bcrl.learn.baselines.attention import fused_attention  # 0.3 s that others need not wait
+
             return fused_attention(
                 query, key_and_value, heads=self.heads, group=TOKENS, rate=self.dropout, key=key
             )
@@ -92,6 +93,17 @@ class Block(eqx.Module):
         weights = dropout(weights.astype(values.dtype), self.dropout, key)
         mixed = jnp.einsum("...hqk,...khd->...qhd", weights, values)
         return mixed.reshape(*mixed.shape[:-2], -1)
+
+
+def can_fuse(query: Float[Array, "*b q w"], key_and_value: Float[Array, "*b t v"], heads: int) -> bool:
+    """Whether attention can be one kernel: bfloat16, sizes that were tried, and a GPU that multiplies it."""
+    units = query.shape[-1] // heads
+    if query.dtype != jnp.bfloat16 or units not in (16, 32, 64) or key_and_value.shape[-2] > 64:
+        return False
+    device = jax.devices()[0]
+    if jax.config.jax_default_device is not None or device.platform != "gpu":  # pyright: ignore[reportAttributeAccessIssue]
+        return False
+    return "NVIDIA" in device.device_kind and float(device.compute_capability) >= 8.0
 
 
 class SequencePolicy(eqx.Module):
