@@ -48,12 +48,11 @@ def bar(label: str, total: int, unit: str, start: int, console: "Console") -> It
     room = console.width - len(label) - 2 * len(f"{total:,}") - 20  # a short bar, the time, gaps
     with Progress(*columns, console=console, expand=True) as shown:
         task = shown.add_task("", total=total, completed=start, label=label, rate="", note="")
-        started = time.monotonic()
+        speed = Speed(start)
 
         def tick(advance: int = 1, note: str = "") -> None:
             shown.update(task, advance=advance)
-            done = shown.tasks[task].completed - start
-            rate = f"{_rate(done / max(time.monotonic() - started, 1e-9))} {unit}/s"
+            rate = f"{_rate(speed(int(shown.tasks[task].completed)))} {unit}/s"
             left = room - len(rate) - 1
             shown.update(
                 task, rate=rate if left >= 0 else "", note=note if len(note) + 1 <= max(left, 0) else ""
@@ -66,15 +65,14 @@ def bar(label: str, total: int, unit: str, start: int, console: "Console") -> It
 def _lines(label: str, total: int, unit: str, start: int, console: object = None) -> Iterator[Tick]:
     """Prints a line at most every ten seconds, for logs and pipes."""
     started = shown = time.monotonic()
-    done, finished = start, False
+    done, finished, speed = start, False, Speed(start)
 
     def tick(advance: int = 1, note: str = "") -> None:
         nonlocal done, shown, finished
         done += advance
-        now = time.monotonic()
+        now, rate = time.monotonic(), speed(done)
         if now - shown >= 10 or (done >= total and not finished and now - started >= 2):
             shown, finished = now, done >= total
-            rate = (done - start) / max(now - started, 1e-9)
             left = max(total - done, 0) / max(rate, 1e-9)
             print(
                 f"{label}: {done:,}/{total:,} {unit}, {_rate(rate)}/s, {left:,.0f} s left {note}".rstrip(),
@@ -83,6 +81,21 @@ def _lines(label: str, total: int, unit: str, start: int, console: object = None
             )
 
     yield tick
+
+
+class Speed:
+    """Steps per second since the first tick: what came before it, such as compilation, does not come again."""
+
+    def __init__(self, start: int):
+        self.since, self.before, self.ticks = time.monotonic(), start, 0
+
+    def __call__(self, done: int) -> float:
+        now = time.monotonic()
+        rate = (done - self.before) / max(now - self.since, 1e-9)
+        if self.ticks == 0:
+            self.since, self.before = now, done
+        self.ticks += 1
+        return rate
 
 
 def _rate(value: float) -> str:

@@ -16,7 +16,7 @@ from bcrl.cli import main
 from bcrl.cli.terminal import print_summary
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError, printable
-from bcrl.progress import bar
+from bcrl.progress import Speed, bar
 
 
 def program(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -255,3 +255,13 @@ def test_bench_asks_before_it_records(tmp_path, monkeypatch, capsys):
     with pytest.raises(BCRLError, match="nothing was recorded"):
         bench.run()
     assert "Record? [y/N]" in capsys.readouterr().out
+
+
+def test_the_time_before_the_first_tick_does_not_count(monkeypatch):
+    """A minute of compilation, then ten steps a second: the rate is ten and not two."""
+    clock = iter([0.0, 60.0, 70.0, 80.0])
+    monkeypatch.setattr("bcrl.progress.time.monotonic", lambda: next(clock))
+    speed = Speed(5)
+    assert speed(105) == pytest.approx(100 / 60)
+    assert speed(205) == pytest.approx(10)
+    assert speed(305) == pytest.approx(10)
