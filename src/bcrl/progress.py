@@ -84,7 +84,7 @@ def _lines(label: str, total: int, unit: str, start: int, console: object = None
 
 
 class Speed:
-    """Steps per second since the first tick: what came before it, such as compilation, does not come again."""
+    """Steps per second since the first tick: what came before, such as compilation, does not come again."""
 
     def __init__(self, start: int):
         self.since, self.before, self.ticks = time.monotonic(), start, 0
