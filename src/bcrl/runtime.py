@@ -122,10 +122,16 @@ class CheckedPolicy:
 
     name: str
     spec: Any
+    schema: Any
     calibration: Any
     observed: ObservedRange | None
     tracks_budgets: bool
     longest: int | None
+
+    def meaning(self) -> dict[str, Any]:
+        """The parts of the schema that the file has: names and units of columns, for messages."""
+        parts = self.schema if isinstance(self.schema, dict) else self.schema.to_dict()
+        return {name: value for name, value in parts.items() if value}
 
     def asked(
         self,
@@ -272,7 +278,11 @@ class CheckedEpisode:
         observed = numbers("observation", observation)
         wanted = (*self._shape[:-1], self.policy.spec.observation_size)
         if observed.shape != wanted:
-            raise BCRLError(f"observation has shape {observed.shape}, but this episode expects {wanted}")
+            names = ", ".join(self.policy.meaning().get("observation_names", []))
+            raise BCRLError(
+                f"observation has shape {observed.shape}, but this episode expects {wanted}"
+                f"{names and ': '}{brief(names, 400)}"
+            )
         if not np.isfinite(observed).all():
             raise BCRLError("observation holds NaN or infinity: mend the reading before acting on it")
         if self._range is not None:
@@ -350,9 +360,14 @@ class CheckedEpisode:
             self._warns = False  # once is enough; `outside` tells how it goes on
             where = tuple(np.argwhere(odd)[0])
             i = int(where[-1])
+            known = self.policy.meaning()
+            name = known.get("observation_names", {i: ""})[i]
+            unit = known.get("units", {}).get(name, "")
+            what = f"number {i}" + (f" ({brief(name, 80)})" if name else "")
+            value = f"{observed[where]:g}" + (f" {brief(unit, 40)}" if unit else "")
             warnings.warn(
-                f"{self.outside:.1%} of the observations so far lie outside the log's range: number {i} is "
-                f"{observed[where]:g}, the log's {log.low[i]:g} to {log.high[i]:g} (more: episode.outside; "
+                f"{self.outside:.1%} of the observations so far lie outside the log's range: {what} is "
+                f"{value}, the log's {log.low[i]:g} to {log.high[i]:g} (more: episode.outside; "
                 "out_of_range='fallback' leaves these steps to the fallback)",
                 stacklevel=3,
             )
