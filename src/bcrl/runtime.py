@@ -17,6 +17,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -501,12 +502,24 @@ def told(calibration: Any, wanted: Any, horizon: Any, execution: str, candidates
         ) from None
 
 
-def load(path: str | os.PathLike) -> "Policy":
-    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
+def check_file(path: Any, kind: str) -> None:
+    """Refuses what is no path of a file; of the folder of a run, the error names a policy in it."""
     if not isinstance(path, str | os.PathLike):
-        raise BCRLError(f"a policy is named by its path, not by {brief_repr(path)}")
+        raise BCRLError(f"a {kind} is named by its path, not by {brief_repr(path)}")
+    if os.path.isdir(path):
+        names = []
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(os.fsdecode(path)) if name.endswith(".bcrl"))
+        if kind == "policy" and names:
+            raise BCRLError(f"{path}: is the folder of a run; give {os.path.join(path, names[0])}")
+        raise BCRLError(f"{path}: is a folder; give the file of a {kind}")
     if not os.path.isfile(path):
         raise BCRLError(f"{path}: there is no such file")
+
+
+def load(path: str | os.PathLike) -> "Policy":
+    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
+    check_file(path, "policy")
     try:
         with open(path, "rb") as file:
             return _read(path, file, os.fstat(file.fileno()).st_size)

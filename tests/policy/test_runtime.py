@@ -281,6 +281,17 @@ def test_tabular_policies_are_refused(path, tmp_path):
         runtime.load(tmp_path / "t.bcrl")
 
 
+@pytest.mark.parametrize("load", [bcrl.load, runtime.load])
+def test_the_folder_of_a_run_is_no_policy(load, tmp_path):
+    with pytest.raises(BCRLError, match=r"is a folder; give the file of a policy$"):
+        load(tmp_path)
+    for name in ("policy-10.bcrl", "policy-0.bcrl", "config.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(BCRLError) as refused:
+        load(tmp_path)
+    assert str(refused.value) == f"{tmp_path}: is the folder of a run; give {tmp_path / 'policy-0.bcrl'}"
+
+
 @pytest.mark.parametrize("name", runtime.METHODS)
 def test_every_option_is_known_as_one_of_acting_or_of_training(name):
     """A new option of a method goes into one of the runtime's two lists."""
