@@ -11,7 +11,7 @@ from bcrl.errors import BCRLError, brief
 from bcrl.files import atomic_path, write_text
 from bcrl.runtime import Policy, load
 
-EXAMPLE = '''"""One episode of the policy beside this file; needs numpy alone: python example.py"""
+EXAMPLE = '''"""The first steps of an episode of this policy; needs numpy alone: python example.py"""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ A policy of bcrl ({method}) and what executes it. It needs Python 3.11 or later 
 
 - `{policy}`: the policy.
 - `bcrl_runtime.py`: `load`, `start`, `act`, `observe`, as in bcrl.
-- `example.py`: one episode.
+- `example.py`: the first steps of an episode.
 
 Horizon of the log: {horizon} steps. {start}
 
