@@ -53,8 +53,9 @@ def need(*packages: str, extra: str) -> None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean X?` with the known word that is nearest; nothing where none is near."""
-    near = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    words = {one.lower(): one for one in known}
+    near = get_close_matches(word.lower(), list(words), n=1)
+    return f"; did you mean {words[near[0]]}?" if near else ""
 
 
 def printable(text: object) -> str:

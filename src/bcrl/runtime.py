@@ -17,6 +17,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -122,10 +123,16 @@ class CheckedPolicy:
 
     name: str
     spec: Any
+    schema: Any
     calibration: Any
     observed: ObservedRange | None
     tracks_budgets: bool
     longest: int | None
+
+    def meaning(self) -> dict[str, Any]:
+        """The parts of the schema that the file has: names and units of columns, for messages."""
+        parts = self.schema if isinstance(self.schema, dict) else self.schema.to_dict()
+        return {name: value for name, value in parts.items() if value}
 
     def asked(
         self,
@@ -272,7 +279,11 @@ class CheckedEpisode:
         observed = numbers("observation", observation)
         wanted = (*self._shape[:-1], self.policy.spec.observation_size)
         if observed.shape != wanted:
-            raise BCRLError(f"observation has shape {observed.shape}, but this episode expects {wanted}")
+            names = ", ".join(self.policy.meaning().get("observation_names", []))
+            raise BCRLError(
+                f"observation has shape {observed.shape}, but this episode expects {wanted}"
+                f"{names and ': '}{brief(names, 400)}"
+            )
         if not np.isfinite(observed).all():
             raise BCRLError("observation holds NaN or infinity: mend the reading before acting on it")
         if self._range is not None:
@@ -350,9 +361,14 @@ class CheckedEpisode:
             self._warns = False  # once is enough; `outside` tells how it goes on
             where = tuple(np.argwhere(odd)[0])
             i = int(where[-1])
+            known = self.policy.meaning()
+            name = known.get("observation_names", {i: ""})[i]
+            unit = known.get("units", {}).get(name, "")
+            what = f"number {i}" + (f" ({brief(name, 80)})" if name else "")
+            value = f"{observed[where]:g}" + (f" {brief(unit, 40)}" if unit else "")
             warnings.warn(
-                f"{self.outside:.1%} of the observations so far lie outside the log's range: number {i} is "
-                f"{observed[where]:g}, the log's {log.low[i]:g} to {log.high[i]:g} (more: episode.outside; "
+                f"{self.outside:.1%} of the observations so far lie outside the log's range: {what} is "
+                f"{value}, the log's {log.low[i]:g} to {log.high[i]:g} (more: episode.outside; "
                 "out_of_range='fallback' leaves these steps to the fallback)",
                 stacklevel=3,
             )
@@ -486,12 +502,24 @@ def told(calibration: Any, wanted: Any, horizon: Any, execution: str, candidates
         ) from None
 
 
-def load(path: str | os.PathLike) -> "Policy":
-    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
+def check_file(path: Any, kind: str) -> None:
+    """Refuses what is no path of a file; of the folder of a run, the error names a policy in it."""
     if not isinstance(path, str | os.PathLike):
-        raise BCRLError(f"a policy is named by its path, not by {brief_repr(path)}")
+        raise BCRLError(f"a {kind} is named by its path, not by {brief_repr(path)}")
+    if os.path.isdir(path):
+        names = []
+        with suppress(OSError):
+            names = sorted(name for name in os.listdir(os.fsdecode(path)) if name.endswith(".bcrl"))
+        if kind == "policy" and names:
+            raise BCRLError(f"{path}: is the folder of a run; give {os.path.join(path, names[0])}")
+        raise BCRLError(f"{path}: is a folder; give the file of a {kind}")
     if not os.path.isfile(path):
         raise BCRLError(f"{path}: there is no such file")
+
+
+def load(path: str | os.PathLike) -> "Policy":
+    """Reads a policy file. Executes nothing from it; names, shapes, types and values are checked."""
+    check_file(path, "policy")
     try:
         with open(path, "rb") as file:
             return _read(path, file, os.fstat(file.fileno()).st_size)

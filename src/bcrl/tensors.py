@@ -13,6 +13,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.files import atomic_path
+from bcrl.runtime import check_file
 
 T = TypeVar("T")
 DEEPEST = 500  # levels of a header; Python's own limit depends on how deep the caller is
@@ -58,10 +59,7 @@ def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any
     """The header of a file, after checking that it is a `kind`, or one of `also`, that this version reads."""
     from safetensors import SafetensorError, safe_open
 
-    if not isinstance(path, str | os.PathLike):
-        raise BCRLError(f"a {kind} is named by its path, not by {brief_repr(path)}")
-    if not os.path.isfile(path):
-        raise BCRLError(f"{path}: there is no such file")
+    check_file(path, kind)
     try:
         with safe_open(path, framework="numpy") as file:
             header = json.loads((file.metadata() or {}).get("bcrl", "{}"))

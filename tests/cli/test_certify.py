@@ -106,6 +106,7 @@ BAD = {
     "no threshold": ("at-20.csv --abort-at 60", ["--threshold"]),
     "no file": ("--threshold 20 --abort-at 60", ["no file was given"]),
     "missing file": ("none.csv --threshold 20 --abort-at 60", ["none.csv", "no such file"]),
+    "missing file and bound": ("none.csv --threshold 20", ["none.csv", "no such file"]),
     "a cost above the bound": ("at-20.csv --threshold 5 --abort-at 10", ["at-20.csv: line 3", "cost is 12"]),
     "threshold is a word": ("at-20.csv --threshold low --abort-at 60", ["--threshold is 'low'"]),
     "bound is a word": ("at-20.csv --threshold 20 --abort-at x", ["--abort-at is 'x'"]),

@@ -152,5 +152,26 @@ def test_what_looks_wrong_is_told(arrays, tmp_path, capsys):
     assert max(map(len, said.splitlines()[1:-1])) <= 80
 
 
+def test_each_named_observation_has_a_row_and_far_values_are_told(arrays, tmp_path, capsys):
+    wide = np.random.default_rng(0).normal(20, 1, (12, 14)).astype(np.float32)
+    wide[[1, 4, 9], 0], wide[[2, 3, 5], 1], wide[[2, 3], 2] = -99, 850, -99  # the last comes only twice
+    wide[:, 3] = np.arange(12) % 2
+    arrays["observations"], arrays["next_observations"] = wide, np.roll(wide, -1, axis=0)
+    names = ("a" * 60, "pump", *(f"x{i}" for i in range(12)))
+    schema = Schema(observation_names=names, units={"pump": "l/min"})
+    Dataset(**arrays, schema=schema).save(tmp_path / "log.npz")
+    main(["data", "info", str(tmp_path / "log.npz")])
+    said = capsys.readouterr().out
+    lines = [line.split() for line in said.splitlines()]
+    assert ["pump", *(f"{f(wide[:, 1]):.3g}" for f in (np.min, np.median, np.max)), "l/min"] in lines
+    assert "and 2 more observations" in said
+    assert max(map(len, said.splitlines()[1:-1])) <= 80
+    far = [doubt for doubt in summarise(Dataset(**arrays, schema=schema))["doubts"] if "stand for" in doubt]
+    assert [doubt.split(", the others")[0] for doubt in far] == [
+        f"observation {'a' * 60} is -99 in 3 rows",
+        "observation pump is 850 in 3 rows",
+    ]
+
+
 def test_a_log_in_order_has_no_doubts(arrays):
     assert summarise(Dataset(**arrays))["doubts"] == []

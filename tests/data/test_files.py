@@ -1,5 +1,6 @@
 """What is written is read back, in every format; failing writes leave nothing behind."""
 
+import shlex
 import sys
 from contextlib import suppress
 
@@ -59,6 +60,15 @@ def test_saving_over_a_file_replaces_it(arrays, tmp_path):
     data.save(path)
     data.select_episodes([1]).save(path)
     assert len(load_data(path)) == 3
+
+
+@pytest.mark.parametrize("name", ["my night.csv", "night.CSV.gz", "night.parquet"])
+def test_a_table_is_imported_first(name, tmp_path):
+    (tmp_path / name).write_text("a,b")
+    with pytest.raises(BCRLError) as refused:
+        load_data(tmp_path / name)
+    way = f"; a table is imported first: bcrl data import {shlex.quote(name)} --out log.npz ..."
+    assert str(refused.value).endswith(way)
 
 
 def test_saving_where_it_cannot_go(arrays, tmp_path):

@@ -122,6 +122,16 @@ REFUSED = {
     "infinity": (csv(put(4, "r", "inf")), {}, "column r, row 4 is 'inf', not a finite float32"),
     "beyond float32": (csv(put(4, "x1", "1e39")), {}, "row 4 is '1e39', not a finite float32"),
     "negative cost": (csv(put(6, "c", "-0.5")), {}, "column c, row 6 is '-0.5'; costs must be ≥ 0"),
+    "a cost that stands for none": (
+        csv(put(6, "c", " -99")),
+        {},
+        'missing value, missing_words = ["-99"] in',
+    ),
+    "a category in another case": (
+        csv(column("x1", lambda n: "ECO" if n == 5 else "eco")),
+        {"categories": {"x1": ("boost", "eco")}},
+        "row 6 is 'ECO', none of the categories of x1 (boost, eco); did you mean eco?",
+    ),
     "cost above the declared": (csv(), {"max_cost": {"c": 0.5}}, "above the declared max_cost of 0.5"),
     "action outside its bounds": (
         csv(put(9, "u", "7")),
@@ -232,6 +242,16 @@ def test_a_damaged_table_is_one_line(case, tmp_path):
     assert len(message) < 500
     assert message.startswith(str(path)) or "option" in case or "bounds" in case
     assert sorted(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("options", [{"categories": {"x1": ()}}, {"actions": "x1", "observations": "x2"}])
+def test_labels_that_differ_only_in_case_are_counted(options, tmp_path):
+    (tmp_path / "my.csv").write_bytes(csv(column("x1", lambda n: ("eco", "boost", "Eco")[min(n % 6, 2)])))
+    parts = PARTS | {"action_bounds": {}, "discrete": "actions" in options} | options
+    account = import_table(tmp_path / "my.csv", parts, tmp_path / "log.npz")
+    assert [note for note in account.notes if "case" in note] == [
+        "Warning: column x1 has labels that differ only in case: eco (2 rows), Eco (8 rows)."
+    ]
 
 
 # name of the case: bytes, options, the repairs that are told, the number of transitions

@@ -1,5 +1,6 @@
 """`bcrl export`: a folder that runs on numpy alone, graphs that onnxruntime runs as JAX acts, and from C."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,9 +12,10 @@ import numpy as np
 import pytest
 
 from bcrl import runtime
+from bcrl.calibration import Calibration
 from bcrl.cli import main
 from bcrl.errors import BCRLError
-from bcrl.export import export_onnx
+from bcrl.export import export_numpy, export_onnx
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -143,6 +145,37 @@ def test_the_numpy_folder_runs_with_numpy_alone(name, tmp_path, capsys):
         main(["export", str(path), "--to", "numpy", "--out", str(out)])
     assert "exists; choose another name or give --overwrite" in capsys.readouterr().err
     main(["export", str(path), "--to", "numpy", "--out", str(out), "--overwrite"])
+
+
+def test_the_numpy_example_is_about_this_policy(tmp_path):
+    """Its horizon, an observation as in the log, a threshold of its table; columns in the README."""
+    policy = make_policy(NAMES["units and bounds"], (8,))
+    names = ("temp", "kind=a", "kind=b", "kind=c", "on")
+    policy.schema = dataclasses.replace(
+        policy.schema,
+        observation_names=names,
+        action_names=("heat", "fan", "flow"),
+        cost_names=("co2",),
+        max_cost=(7.5,),
+        units={"temp": "°C", "heat": "kW", "co2": "g"},
+    )
+    low, high = np.array([[10, 0, 0, 0, 0], [30, 0, 1, 1, 1]], np.float32)
+    policy.observed = runtime.ObservedRange(low, high)
+    policy.save(tmp_path / "p.bcrl")
+    text = export_numpy(tmp_path / "p.bcrl", tmp_path / "plain")["example.py"].read_text()
+    assert "start(threshold=30.0, horizon=40)" in text
+    assert "np.array([20.0, 0.0, 1.0, 0.0, 0.0], np.float32)" in text
+    policy.calibration = Calibration(((5.0, 3.25),), "x", "soft", 2, 17)
+    policy.save(tmp_path / "p.bcrl")
+    files = export_numpy(tmp_path / "p.bcrl", tmp_path / "calibrated")
+    start = "start(threshold=5.0, horizon=17, execution='soft', candidates=2, calibrated=True)"
+    assert start in files["example.py"].read_text()
+    readme = files["README.md"].read_text()
+    assert f"calibrated for the thresholds 5: `policy.{start}`" in readme
+    for line in ("temp [°C]: 10 to 30 in the log", "heat [kW]: -30 to 30", "co2 [g]: at most 7.5"):
+        assert f"\n- {line}\n" in readme
+    run = [sys.executable, "-W", "error", str(files["example.py"])]
+    assert "last action" in subprocess.run(run, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_verb_writes_three_graphs(tmp_path, capsys):

@@ -156,7 +156,7 @@ def no_metadata(content: bytes, path: Path) -> None:
 
 DAMAGE: dict[str, tuple[Callable[[bytes, Path], object], str]] = {
     "no file": (lambda content, path: None, "there is no such file"),
-    "folder": (lambda content, path: path.mkdir(), "no such file"),
+    "folder": (lambda content, path: path.mkdir(), "is a folder; give the file of a policy"),
     "empty": (lambda content, path: path.write_bytes(b""), "not a readable bcrl policy"),
     "text": (lambda content, path: path.write_text("hello\n" * 50), "not a readable bcrl policy"),
     "cut in the header": (lambda content, path: path.write_bytes(content[:100]), "cut short"),

@@ -15,6 +15,7 @@ from test_policy_file import DAMAGE
 import bcrl
 from bcrl import runtime
 from bcrl.calibration import Calibration
+from bcrl.data import Schema
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.learn.registry import METHODS, OLD_VALUES
 
@@ -280,6 +281,17 @@ def test_tabular_policies_are_refused(path, tmp_path):
         runtime.load(tmp_path / "t.bcrl")
 
 
+@pytest.mark.parametrize("load", [bcrl.load, runtime.load])
+def test_the_folder_of_a_run_is_no_policy(load, tmp_path):
+    with pytest.raises(BCRLError, match=r"is a folder; give the file of a policy$"):
+        load(tmp_path)
+    for name in ("policy-10.bcrl", "policy-0.bcrl", "config.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(BCRLError) as refused:
+        load(tmp_path)
+    assert str(refused.value) == f"{tmp_path}: is the folder of a run; give {tmp_path / 'policy-0.bcrl'}"
+
+
 @pytest.mark.parametrize("name", runtime.METHODS)
 def test_every_option_is_known_as_one_of_acting_or_of_training(name):
     """A new option of a method goes into one of the runtime's two lists."""
@@ -312,6 +324,20 @@ def test_observations_outside_the_log_are_a_warning_or_the_fallbacks(path):
         np.testing.assert_array_equal(action[0], plain[0])
         assert not np.array_equal(action[1], plain[1])
         assert leaving.outside == 1 / 4
+
+
+def test_errors_and_warnings_name_the_observations(tmp_path):
+    policy = make_policy(CASES[0], (8,))
+    policy.schema = Schema(observation_names=("temp", "b", "c", "d", "e"), units={"temp": "°C"})
+    policy.save(tmp_path / "p.bcrl")
+    for load in (bcrl.load, runtime.load):
+        episode = load(tmp_path / "p.bcrl").start(threshold=9)
+        with pytest.raises(
+            BCRLError, match=r"shape \(4,\), but this episode expects \(5,\): temp, b, c, d, e$"
+        ):
+            episode.act(np.zeros(4))
+        with pytest.warns(UserWarning, match=r"number 0 \(temp\) is 7 °C, the log's -2 to 2"):
+            episode.act(np.array([7.0, 0, 0, 0, 0]))
 
 
 def policy_slack(policy, seen, told):

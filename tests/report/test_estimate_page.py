@@ -16,10 +16,12 @@ from bcrl.assess.results import write_results
 from bcrl.assess.statistics import summarise
 from bcrl.calibration import Calibration
 from bcrl.cli import main
+from bcrl.data import Schema
 from bcrl.errors import BCRLError
 from bcrl.estimates import Estimates, ThresholdEstimate
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Spec, blank_actor
+from bcrl.learn.units import Units
 from bcrl.policy import Policy
 from bcrl.report import estimate_curves, estimate_page, learning_section
 from bcrl.report.estimate_figure import best_logged
@@ -111,7 +113,18 @@ def test_each_warning_is_said_once_with_its_thresholds():
     assert "red at threshold 5: do not use these numbers." in text
     assert "green at thresholds 20 and 40: no check found anything." in text
     assert "never a guarantee" in text
-    assert "bcrl certify costs.csv --threshold 20" in text
+    assert "LARGEST stands for a cost that no episode can exceed." in text
+    assert "bcrl certify costs.csv --threshold 20 --largest LARGEST" in text
+
+
+@pytest.mark.parametrize("declared", [(), (7.5,)])
+def test_the_command_that_certifies_has_the_largest_cost(declared):
+    """In the user's unit, from the policy; it is a bound only where it is declared."""
+    policy = untrained()
+    policy.units, policy.schema = Units((7.5,)), Schema(max_cost=declared)
+    text = text_of(estimate_page(Estimates(ROWS), policies=[policy]))
+    assert "bcrl certify costs.csv --threshold 20 --largest 37.5" in text
+    assert ("give more if an episode can cost more" in text) == (not declared)
 
 
 def test_several_policies_are_told_apart_where_they_differ():

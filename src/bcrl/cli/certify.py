@@ -60,6 +60,9 @@ class Command:
 
         if not self.files:
             raise BCRLError("no file was given; name a CSV file with a column cost")
+        for file in self.files:
+            if not file.is_file():
+                raise BCRLError(f"{file}: there is no such file")
         if self.out is not None:
             check_file(self.out, (".json",), self.overwrite)
         tests = self._tests()

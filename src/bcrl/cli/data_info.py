@@ -61,6 +61,11 @@ def _show(dataset: Dataset, facts: dict[str, Any]) -> None:
     for doubt in facts["doubts"]:
         for part in textwrap.wrap(f"warning: {doubt}", width - 4, subsequent_indent="  "):
             say(f"  {printable(part)}", "yellow")
+    if facts["named_observations"]:
+        print_table(_observations(facts, plain))
+        if (left := len(facts["named_observations"]) - MOST_NAMES) > 0:
+            say(f"  and {left:,} more observations (--json lists all)")
+        say()
     print_table(_table(facts, plain))
     for kind, shares in zip(_kinds(facts), facts["share_of_episodes_within"], strict=True):
         within = "   ".join(f"{limit}: {_percent(share)}" for limit, share in shares.items())
@@ -124,10 +129,38 @@ def _meaning(schema: dict[str, Any]) -> list[tuple[str, str]]:
     return [(label, text) for label, text in lines if text]
 
 
-def _table(facts: dict[str, Any], plain: bool) -> Any:
+def _empty_table(plain: bool) -> Any:
     from rich import box
     from rich.table import Table
 
+    style = {"box": None, "padding": (0, 0, 0, 1)} if plain else {"box": box.SIMPLE_HEAD, "padding": 0}
+    return Table(show_edge=False, pad_edge=False, **style)
+
+
+def _observations(facts: dict[str, Any], plain: bool) -> Any:
+    """Each named observation: one odd sensor is not seen in a range over all of them."""
+    from rich.text import Text
+
+    units = facts["schema"].get("units", {})
+    table = _empty_table(plain)
+    table.add_column("  observation", no_wrap=True)
+    for name in ("min", "median", "max"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=7)
+    table.add_column("unit", no_wrap=True)
+    for row in facts["named_observations"][:MOST_NAMES]:
+        numbers = [_number(row[key]) for key in ("min", "q50", "max")]
+        unit = units.get(row["name"], "")
+        table.add_row(Text(f"  {_cut(row['name'], 35)}"), *numbers, Text(_cut(unit, 12)))
+    return table
+
+
+def _cut(text: str, most: int) -> str:
+    """Printable text of at most so many characters."""
+    whole = printable(text)
+    return whole if len(whole) <= most else f"{whole[: most - 2]}.."
+
+
+def _table(facts: dict[str, Any], plain: bool) -> Any:
     columns = {
         "min": "min",
         "q10": "10 %",
@@ -138,14 +171,14 @@ def _table(facts: dict[str, Any], plain: bool) -> Any:
         "max": "max",
         "mean": "mean",
     }
-    style = {"box": None, "padding": (0, 0, 0, 1)} if plain else {"box": box.SIMPLE_HEAD, "padding": 0}
-    table = Table(show_edge=False, pad_edge=False, **style)
+    table = _empty_table(plain)
     table.add_column("", no_wrap=True)
     for name in columns.values():
         table.add_column(name, justify="right", no_wrap=True, min_width=7)
     kinds = _kinds(facts)
     action = "scaled action" if "action_low" in facts["schema"] else "action"  # the heading has the bounds
-    rows = [("observation", facts["observation"]), (action, facts["action"]), ("reward", facts["reward"])]
+    rows = [] if facts["named_observations"] else [("observation", facts["observation"])]
+    rows += [(action, facts["action"]), ("reward", facts["reward"])]
     rows += zip(kinds, facts["cost"], strict=True)
     rows += [("episode return", facts["episode_return"])]
     rows += zip([f"episode {kind}" for kind in kinds], facts["episode_cost"], strict=True)

@@ -216,7 +216,8 @@ def _check_values(arrays: Mapping[str, NDArray[Any]], source: str) -> None:
     costs, actions = arrays["costs"], arrays["actions"]
     if found := _first(lambda x: x < 0, costs):
         where, value = found
-        raise fault(source, f"costs {where} is {value:g}; costs must be ≥ 0: shift or clip them")
+        way = "if it stands for a missing value, leave its episode out; else shift all costs"
+        raise fault(source, f"costs {where} is {value:g}; costs must be ≥ 0: {way}")
     if found := _first(lambda x: np.abs(x) > 1 + ACTION_ROUNDING, actions):
         where, value = found
         raise fault(

@@ -1,6 +1,7 @@
 """From the columns of a table to numbers, flags, codes and times; other cells are refused with their row."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,15 @@ from numpy.typing import NDArray
 
 from bcrl.data._checks import fault
 from bcrl.data._mapping import MISSING_WORDS
-from bcrl.errors import brief_repr
+from bcrl.errors import brief, brief_repr, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
 
 MOST_CATEGORIES = 1_000
 """Labels of a column that no list declares; more are no category."""
+MOST_SHOWN = 12
+"""Labels that a message lists."""
 TRUTHS = {"true": 1.0, "t": 1.0, "yes": 1.0, "false": 0.0, "f": 0.0, "no": 0.0}
 _ISO = "%Y-%m-%dT%H:%M:%S%.f"
 _ISO_FORMS = (_ISO, "%Y-%m-%dT%H:%M", "%Y-%m-%d")
@@ -109,6 +112,7 @@ class Codes:
     def __init__(self, declared: Sequence[str] = (), most: int = MOST_CATEGORIES):
         self.declared, self._most = tuple(map(_label, declared)), most
         self.known: dict[Any, int] = {label: number for number, label in enumerate(self.declared)}
+        self._rows: Counter[str] = Counter()
 
     def read(self, cells: Cells, series: "pl.Series", why: str) -> NDArray[np.int64]:
         """The number of each cell's value; −1 where there is none. `why` ends the error about a new one."""
@@ -122,8 +126,11 @@ class Codes:
             series = series.fill_nan(None)
         if not series.dtype.is_integer():
             series = cells.texts(series.cast(pl.String))
-        found = series.drop_nulls().unique(maintain_order=True)
+        there = series.drop_nulls()
+        found = there.unique(maintain_order=True)
         numbers = [self._number(cells, series, value, why) for value in found.to_list()]
+        for value, rows in zip(found.to_list(), there.unique_counts().to_list(), strict=True):
+            self._rows[_label(value)] += rows
         if not numbers:
             return np.full(len(series), -1)
         coded = series.replace_strict(found, pl.Series(numbers, dtype=pl.Int64), default=None)
@@ -135,9 +142,17 @@ class Codes:
             if self.declared or len(self.known) >= self._most:
                 bad = (series == value).fill_null(False).to_numpy()
                 many = f", the {self._most + 1:,}th value of this column; it looks like no category"
-                raise cells.refuse(series.name, bad, series, why if self.declared else many)
+                listed = f"{why} ({shown(self.declared)}){did_you_mean(label, self.declared)}"
+                raise cells.refuse(series.name, bad, series, listed if self.declared else many)
             self.known[label] = len(self.known)
         return self.known[label]
+
+    def look_alikes(self) -> list[str]:
+        """Labels of the table that differ only in case, each group in words with its numbers of rows."""
+        groups: dict[str, list[str]] = {}
+        for label in () if self.declared else self.known:
+            groups.setdefault(label.casefold(), []).append(f"{label} ({self._rows[label]:,} rows)")
+        return [shown(group) for group in groups.values() if len(group) > 1]
 
     def sorted(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         """The labels in their order, and the place in it of each number."""
@@ -151,6 +166,12 @@ class Codes:
         for place, label in enumerate(labels):
             places[self.known[label]] = place
         return tuple(labels), places
+
+
+def shown(labels: Sequence[str]) -> str:
+    """The first labels for a message."""
+    more = f" and {len(labels) - MOST_SHOWN:,} more" if len(labels) > MOST_SHOWN else ""
+    return brief(", ".join(labels[:MOST_SHOWN])) + more
 
 
 def _label(value: Any) -> str:

@@ -1,10 +1,11 @@
-"""What looks wrong in a log that is in order: columns that never change, labels for costs, unlikely units."""
+"""What looks wrong in a log that is in order: columns that never change, far values, unlikely units."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from bcrl.data._dataset import Dataset, Floats
+from bcrl.data.blocks import blocks
 
 MOSTLY = 0.95
 """Share of rows with one and the same cost above 0 from which that cost looks like a label."""
@@ -14,6 +15,12 @@ SMALL_COST, LARGE_COST = 1e-3, 1e4
 """The largest cost of a step is likely between these."""
 LARGE_SPREAD = 1e6
 """Observations of a larger range are likely in another unit, or times, or ids."""
+
+REPEATED = 3
+"""Rows with one and the same far value from which it looks like a word for a missing one."""
+
+MOST_FAR = 6
+"""Columns with a far value that are named."""
 
 
 def find_doubts(dataset: Dataset) -> list[str]:
@@ -34,6 +41,10 @@ def find_doubts(dataset: Dataset) -> list[str]:
         found.append(
             f"{_listed(wide)} ranges over more than {LARGE_SPREAD:.0e}: a time, an id, another unit?"
         )
+    far = list(_far_values(observations, dataset.observations, low, high))
+    found += far[:MOST_FAR]
+    if len(far) > MOST_FAR:
+        found.append(f"{len(far) - MOST_FAR:,} more observations have such a value apart from the others.")
     still = dataset.actions.min(axis=0) == dataset.actions.max(axis=0)
     if still.any():
         said = _listed([name for name, same in zip(actions, still, strict=True) if same])
@@ -42,6 +53,26 @@ def find_doubts(dataset: Dataset) -> list[str]:
     for name, column in zip(costs, dataset.costs_2d.T, strict=True):
         found += _cost_doubts(name, column)
     return found
+
+
+def _far_values(names: Sequence[str], values: Floats, low: Floats, high: Floats) -> Iterator[str]:
+    """Columns whose least or largest value comes again and lies apart: −99 where a sensor was silent."""
+    counts = np.zeros((2, len(names)), np.int64)
+    after, before = np.full(len(names), np.inf), np.full(len(names), -np.inf)
+    for at in blocks(values):
+        part = values[at]
+        counts += np.stack([(part == low).sum(axis=0), (part == high).sum(axis=0)])
+        after = np.minimum(after, np.where(part > low, part, np.inf).min(axis=0))
+        before = np.maximum(before, np.where(part < high, part, -np.inf).max(axis=0))
+    for i, name in enumerate(names):
+        for end, near, other, count in (
+            (low[i], after[i], high[i], counts[0, i]),
+            (high[i], before[i], low[i], counts[1, i]),
+        ):
+            # A column of two values, such as 0 and 1, has no range beside its end.
+            if count >= REPEATED and 0 < abs(float(other) - near) < abs(near - float(end)):
+                said = f"in {count:,} rows, the others are {min(near, other):g} to {max(near, other):g}"
+                yield f"{name} is {end:g} {said}: does it stand for a missing value (missing_words)?"
 
 
 def _cost_doubts(name: str, costs: Floats) -> Iterator[str]:

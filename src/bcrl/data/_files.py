@@ -1,6 +1,7 @@
 """Reading and writing logs; the suffix of the file chooses the format. A Minari data set is a folder."""
 
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,8 @@ FORMATS = {
     ".npz": Format("NPZ", _npz.read, _npz.write),
     _minari.SUFFIX: _MINARI,
 }
+TABLES = (".csv", ".csv.gz", ".parquet")
+"""Suffixes of what `import_table` reads."""
 
 
 def load_data(
@@ -61,7 +64,9 @@ def load_data(
     if not os.path.exists(path):
         raise fault(source, f"there is no such {'data set' if form is _MINARI else 'file'}; check the path")
     if form is None:
-        raise _unknown(path, source)
+        table = path.name.lower().endswith(TABLES)
+        way = f"; a table is imported first: bcrl data import {shlex.quote(path.name)} --out log.npz ..."
+        raise _unknown(path, source, way if table else "")
     if not os.path.isdir(path) if form is _MINARI else not os.path.isfile(path):
         kind = "folder" if form is _MINARI else "plain file"
         raise fault(source, f"is not a {kind}; save the log as {form.name} first")
@@ -114,7 +119,6 @@ def place_of(path: str | os.PathLike[str]) -> tuple[Path, Format | None]:
     return path, FORMATS.get(path.suffix.lower())
 
 
-def _unknown(path: Path, source: str) -> BCRLError:
-    return fault(
-        source, f"cannot tell the format from suffix {path.suffix!r}; known suffixes: {', '.join(FORMATS)}"
-    )
+def _unknown(path: Path, source: str, way: str = "") -> BCRLError:
+    known = ", ".join(FORMATS)
+    return fault(source, f"cannot tell the format from suffix {path.suffix!r}; known suffixes: {known}{way}")

@@ -25,6 +25,7 @@ from bcrl.data._mapping import TableMap
 from bcrl.data._records import Records
 from bcrl.data._schema import Schema
 from bcrl.data._table import Table
+from bcrl.errors import brief
 from bcrl.progress import progress
 
 BLOCK_ROWS = 2**16
@@ -141,7 +142,7 @@ class TableImport:
 
     def _actions(self, series: Any, place: int) -> NDArray[np.float64]:
         if self.mapping.discrete:
-            codes = self._labels.read(self._cells, series, ", none of the action_labels; add it there")
+            codes = self._labels.read(self._cells, series, ", none of the action_labels")
             return np.where(codes < 0, np.nan, codes)
         values = self._cells.numbers(series, ", or give --discrete if actions are labels")
         there = values[~np.isnan(values)]
@@ -166,7 +167,7 @@ class TableImport:
     def _costs(self, series: Any, name: str) -> NDArray[np.float64]:
         values = self._cells.numbers(series, truths=True)
         if (values < 0).any():
-            raise self._cells.refuse(name, values < 0, series, "; costs must be ≥ 0: shift or clip them")
+            raise self._cells.refuse(name, values < 0, series, _negative(series, values))
         over = values > self.mapping.max_cost.get(name, np.inf) * (1 + ROUNDING)
         if over.any():
             why = f", above the declared max_cost of {self.mapping.max_cost[name]:g}; declare a larger one"
@@ -219,6 +220,9 @@ class TableImport:
         for name in m.observations:
             labels = self._categories[name].sorted()[0] if name in self._categories else None
             names += [name] if labels is None else [f"{name}={label}" for label in labels]
+        for name, codes in (*self._categories.items(), *zip(m.actions, [self._labels], strict=False)):
+            for group in codes.look_alikes():
+                account.notes.append(f"Warning: column {name} has labels that differ only in case: {group}.")
         parts: dict[str, Any] = {}
         if m.discrete:
             parts["action_labels"] = self._labels.sorted()[0]
@@ -327,6 +331,15 @@ class TableImport:
         import polars as pl
 
         return frame.select(pl.all_horizontal(pl.all().is_null())).to_series().to_numpy()
+
+
+def _negative(series: Any, costs: NDArray[np.float64]) -> str:
+    """What to do about the first negative cost."""
+    value = series[int(np.argmax(costs < 0))]
+    way = "empty it"
+    if isinstance(value, str):
+        way = f'missing_words = ["{brief(value.strip(), 40)}"] in the map'
+    return f"; costs must be ≥ 0: if it stands for a missing value, {way}; else shift all costs"
 
 
 def _fill_forward(record: NDArray[Any], before: NDArray[Any] | None, step: NDArray[np.bool_]) -> int:

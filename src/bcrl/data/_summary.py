@@ -30,6 +30,10 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "schema": dataset.schema.to_dict(),
         "doubts": find_doubts(dataset),
         "observation": _range(dataset.observations),
+        "named_observations": [
+            {"name": name, **_range(column), "q50": float(np.median(column))}
+            for name, column in zip(dataset.schema.observation_names, dataset.observations.T, strict=False)
+        ],
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),
         "cost": [_range(column) for column in dataset.costs_2d.T],

@@ -59,7 +59,7 @@ def estimate_page(
         _pictures(lines, digits, dataset),
         _lights(lines),
         _numbers(lines, digits, dataset),
-        _next(row.threshold),
+        _next(row.threshold, dataset, policies),
         *more,
         about(dataset, policies),
         usage(policies, policy_file, row.threshold),
@@ -259,11 +259,32 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
     return [shown, [element("p", sentence) for sentence in after]]
 
 
-def _next(threshold: float) -> HTML:
+def _next(threshold: float, dataset: Dataset | None, policies: Sequence[Policy]) -> HTML:
+    largest, note = "LARGEST", "LARGEST stands for a cost that no episode can exceed"
+    known = dataset if dataset is not None else next(iter(policies), None)
+    costs = [] if known is None else _largest_costs(known)
+    if known is not None and len(costs) == 1 and costs[0] > threshold:  # else there is nothing to test
+        largest = f"{costs[0]:.10g}"
+        note = "--largest is the declared largest cost of a step times the horizon"
+        if not known.schema.max_cost:
+            note = (
+                "--largest is the largest cost of a step in the log times the horizon; give more if an "
+                "episode can cost more"
+            )
     return section("Next", element("p", (
         "No estimate proves anything. Let the policy act under supervision, write down what each episode "
-        "costs, and give these costs to a test that holds for any number of episodes:"
-    )), element("pre", element("code", f"bcrl certify costs.csv --threshold {threshold:g}")))  # fmt: skip
+        f"costs, and give these costs to a test that holds for any number of episodes. {note}."
+    )), element("pre", element("code", (
+        f"bcrl certify costs.csv --threshold {threshold:g} --largest {largest}"
+    ))))  # fmt: skip
+
+
+def _largest_costs(known: Dataset | Policy) -> list[float]:
+    """What an episode can cost at most, for each cost."""
+    if isinstance(known, Dataset):
+        return [float(cost) * known.horizon for cost in known.max_cost]
+    each = zip(known.spec.max_cost, known.units.cost, strict=True)
+    return [cost * unit * known.spec.horizon for cost, unit in each]
 
 
 def _triples(row: ThresholdEstimate) -> tuple[Estimate, Estimate]:
