@@ -11,6 +11,8 @@ from bcrl.data._doubts import find_doubts
 THRESHOLDS = (10, 20, 40, 80)
 """The paper's thresholds κ."""
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+MEDIAN_ROWS = 100_000
+"""Rows of which a median of each column is taken at most."""
 
 
 def summarise(dataset: Dataset) -> dict[str, Any]:
@@ -30,10 +32,7 @@ def summarise(dataset: Dataset) -> dict[str, Any]:
         "schema": dataset.schema.to_dict(),
         "doubts": find_doubts(dataset),
         "observation": _range(dataset.observations),
-        "named_observations": [
-            {"name": name, **_range(column), "q50": float(np.median(column))}
-            for name, column in zip(dataset.schema.observation_names, dataset.observations.T, strict=False)
-        ],
+        "named_observations": _named(dataset),
         "action": _range(dataset.actions),
         "reward": _range(dataset.rewards),
         "cost": [_range(column) for column in dataset.costs_2d.T],
@@ -55,6 +54,17 @@ def outline(dataset: Dataset) -> dict[str, Any]:
         "episode_return": _spread(dataset.episode_returns),
         "episode_cost": [_spread(column) for column in costs],
     }
+
+
+def _named(dataset: Dataset) -> list[dict[str, Any]]:
+    """The range of each named observation, and its median: of a long log, of evenly spaced rows."""
+    if not dataset.schema.observation_names:
+        return []
+    rows = dataset.observations
+    low, high = rows.min(axis=0).tolist(), rows.max(axis=0).tolist()
+    middle = np.median(rows[:: -(-len(rows) // MEDIAN_ROWS)], axis=0).tolist()
+    named = zip(dataset.schema.observation_names, low, middle, high, strict=True)
+    return [{"name": name, "min": a, "q50": b, "max": c} for name, a, b, c in named]
 
 
 def _range(values: Floats) -> dict[str, float]:
