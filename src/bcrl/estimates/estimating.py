@@ -13,9 +13,10 @@ from bcrl.assess.results import read_columns
 from bcrl.budget import Execution
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError, brief_repr
-from bcrl.estimates.ensemble import Model, check_log, fit_model, spaced
+from bcrl.estimates.ensemble import Model, fit_model
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
+from bcrl.estimates.log import check_log, spaced
 from bcrl.estimates.model_world import Simulated, first_states, member_worlds, simulate
 from bcrl.estimates.support import Support, replay
 from bcrl.files import atomic_path
