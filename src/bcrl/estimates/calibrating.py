@@ -11,8 +11,9 @@ from bcrl.calibration import Calibration
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_policies, check_thresholds
+from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
 from bcrl.estimates.light import Light
+from bcrl.estimates.log import check_policies
 from bcrl.policy import Policy
 from bcrl.progress import Tick, progress
 

@@ -10,8 +10,9 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.estimates.calibrating import Choice, calibration_episodes, choose_told
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Laboratory, check_policies, check_thresholds
+from bcrl.estimates.estimating import STARTS, Laboratory, check_thresholds
 from bcrl.estimates.interval import Interval, spread
+from bcrl.estimates.log import check_policies
 from bcrl.policy import Policy
 from bcrl.progress import progress
 

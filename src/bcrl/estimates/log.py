@@ -1,9 +1,13 @@
-"""What the model reads off a log: whether it can be simulated, its held-out episodes, its steady columns."""
+"""What is read off a log: whether it can be simulated, and by which policies; held-out episodes; columns."""
+
+import warnings
+from collections.abc import Collection
 
 import numpy as np
 
-from bcrl.data import Dataset
+from bcrl.data import Dataset, Schema
 from bcrl.errors import BCRLError, brief_repr
+from bcrl.policy import Policy
 
 HELD_OUT = 0.1
 """Share of the episodes that no member is trained on."""
@@ -25,6 +29,57 @@ def check_log(data: Dataset) -> None:
         )
     if not float(data.max_cost[0]) > 0:
         raise BCRLError(f"{name}: every cost is 0, so nothing can be learned about cost; check costs")
+
+
+def check_policies(policies: Collection[Policy], data: Dataset) -> None:
+    """Refuses logs that cannot be simulated, and policies whose columns are others than the log's.
+
+    Warns where they learned from another log with the same columns.
+    """
+    check_log(data)
+    if not policies:
+        raise BCRLError("no policy was given")
+    ours = (data.observation_size, data.action_size, 1)
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise BCRLError(f"{brief_repr(policy)} is no policy that was trained on a log: see bcrl.load")
+        spec = policy.spec
+        sizes = (spec.observation_size, spec.action_size, spec.cost_count)
+        if sizes != ours:
+            raise BCRLError(
+                f"the policy has (observations, actions, costs) {sizes}, but {data.source} {ours}: "
+                "estimate with the log that it was trained on"
+            )
+        theirs = _facts(policy.schema)
+        for what, known in _facts(data.schema).items():
+            if theirs.get(what, known) != known:
+                raise BCRLError(
+                    f"{data.source or 'data set'}: {what} is {known}, but the policy learned from "
+                    f"{theirs[what]}: estimate with the log that it was trained on"
+                )
+    found, known = data.fingerprint(), [policy.provenance for policy in policies]
+    others = {str(one.get("data")) for one in known if one.get("data_sha256", found) != found}
+    if others:
+        warnings.warn(
+            f"the policy learned from another log ({', '.join(sorted(others))}): what is said holds for the "
+            f"world of {data.source or 'the given one'}",
+            stacklevel=3,
+        )
+
+
+def _facts(schema: Schema) -> dict[str, str]:
+    """What a schema says of single columns, in words; what it leaves out is not there."""
+    facts = {}
+    for kind in ("observation", "action", "cost"):
+        for number, name in enumerate(getattr(schema, f"{kind}_names"), 1):
+            facts[f"{kind} {number}"] = repr(name)
+    for number, label in enumerate(schema.action_labels, 1):
+        facts[f"label {number} of the actions"] = repr(label)
+    for name, unit in schema.units.items():
+        facts[f"the unit of {name}"] = repr(unit)
+    for number, bounds in enumerate(zip(schema.action_low, schema.action_high, strict=True), 1):
+        facts[f"the range of action {number}"] = "{:g} to {:g}".format(*bounds)
+    return facts
 
 
 def held_out(data: Dataset, seed: int) -> np.ndarray:
