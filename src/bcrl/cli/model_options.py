@@ -1,5 +1,6 @@
 """The options of verbs that let policies act in a model of the log: estimate, calibrate, choose."""
 
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,14 @@ class ModelOptions:
             "starts": self.starts,
             "seed": self.seed,
         }
+
+    def print_episodes(self, data: "Dataset") -> None:
+        """Says which episodes the numbers are for."""
+        lengths, steps = data.episode_lengths, self.horizon or data.horizon
+        said = f"of {steps} steps at most"
+        if lengths.min() < lengths.max() and not data.terminals.any():  # the model ends none of them early
+            said = f"all of {steps} steps; the log's episodes have {lengths.mean():.4g} on average"
+        print(textwrap.fill(f"for episodes that start as the log's do, {said}", 80))
 
     def passed_on(self) -> list[object]:
         """What `bcrl calibrate` is to be given as this command was, where it is not the default."""
