@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import bcrl
@@ -109,6 +110,24 @@ def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):
     assert (table.execution, table.candidates, table.horizon) == ("finite-horizon", 0, 30)
     assert 60.0 in dict(table.table)
     assert "the calibrated policy: calibrated.bcrl" in text
+
+
+def test_another_log_is_one_warning_and_other_columns_are_refused_unlearned(
+    place, speeding_log, monkeypatch, capsys
+):
+    monkeypatch.chdir(place)
+    known = speeding_log.arrays()
+    Dataset.from_arrays(known | {"rewards": known["rewards"] + 1}, "night").save("night.npz")
+    wide = {name: np.repeat(known[name], 2, axis=1) for name in ("observations", "next_observations")}
+    Dataset.from_arrays(known | wide, "wide").save("wide.npz")
+    words = "estimate run --thresholds 5 --horizon 99 --data"  # refused after the warning
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "night.npz"])
+    assert capsys.readouterr().err.count("the policy learned from another log (log.npz)") == 1
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "wide.npz", "--model", "wide.model"])
+    assert "but wide.npz (2, 1, 1)" in capsys.readouterr().err
+    assert not Path("wide.model").exists()
 
 
 def test_choose_ranks_every_policy(said):

@@ -35,7 +35,7 @@ class Command(ModelOptions):
         check_file(self.out, (".bcrl",), self.overwrite)
         policy = load_learned(self.policy)
         data = self.read_log()
-        found = calibrate(policy, data, self.thresholds, **self.arguments(data))
+        found = calibrate(policy, data, self.thresholds, **self.arguments([policy], data))
         rows, reasons = [], []
         for choice in found.choices:
             cell, wanted = choice.cell, f"{choice.wanted:g}"

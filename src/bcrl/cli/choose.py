@@ -45,7 +45,7 @@ class Command(ModelOptions):
             raise BCRLError("no run was given; name folders of runs or policy files")
         policies = {str(file): load_learned(file) for file in files}
         data = self.read_log()
-        ranking = choose(policies, data, self.thresholds, **self.arguments(data))
+        ranking = choose(policies, data, self.thresholds, **self.arguments(policies.values(), data))
         wanted = ",".join(f"{choice.wanted:g}" for choice in ranking[0].choices)
         print(
             f"the best {min(SHOWN, len(ranking))} of {len(ranking)} at thresholds {wanted}, by the log alone"

@@ -40,7 +40,7 @@ class Command(ModelOptions):
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]
         data = self.read_log()
-        found = estimate(policies, data, self.thresholds, **self.arguments(data))
+        found = estimate(policies, data, self.thresholds, **self.arguments(policies, data))
         print(f"{self.policies}, from {self.data} alone")
         print_estimates(found, several=len(policies) > 1)
         self.print_episodes(data)

@@ -1,6 +1,7 @@
 """The options of verbs that let policies act in a model of the log: estimate, calibrate, choose."""
 
 import textwrap
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from bcrl.errors import BCRLError
 if TYPE_CHECKING:
     from bcrl.data import Dataset
     from bcrl.estimates import Model
+    from bcrl.policy import Policy
 
 _PASSED_ON = ("model", "horizon", "execution", "candidates")
 
@@ -40,8 +42,11 @@ class ModelOptions:
 
         return load_data(self.data, storage="memory")
 
-    def arguments(self, data: "Dataset") -> dict[str, Any]:
+    def arguments(self, policies: "Collection[Policy]", data: "Dataset") -> dict[str, Any]:
         """The keyword arguments of `bcrl.estimate`, `bcrl.calibrate` and `bcrl.choose`."""
+        from bcrl.estimates.log import check_policies
+
+        check_policies(policies, data)  # before a model is learned for nothing
         return {
             "model": self._model(data),
             "horizon": self.horizon,

@@ -13,7 +13,7 @@ from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model
 from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
 from bcrl.estimates.light import Light, grouped
-from bcrl.estimates.log import check_policies
+from bcrl.estimates.log import check_policies, warn_of_another_log
 from bcrl.policy import Policy
 from bcrl.progress import Tick, progress
 
@@ -64,6 +64,7 @@ def calibrate(
     """
     wanted = check_thresholds(thresholds)
     check_policies([policy], data)
+    warn_of_another_log([policy], data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )

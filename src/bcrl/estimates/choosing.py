@@ -12,7 +12,7 @@ from bcrl.estimates.calibrating import Choice, calibration_episodes, choose_told
 from bcrl.estimates.ensemble import Model
 from bcrl.estimates.estimating import STARTS, Laboratory, check_thresholds
 from bcrl.estimates.interval import Interval, spread
-from bcrl.estimates.log import check_policies
+from bcrl.estimates.log import check_policies, warn_of_another_log
 from bcrl.policy import Policy
 from bcrl.progress import progress
 
@@ -61,6 +61,7 @@ def choose(
     if not isinstance(policies, Mapping):
         raise BCRLError(f"policies are {brief_repr(policies)}, but must be a dict of policies by name")
     check_policies(policies.values(), data)
+    warn_of_another_log(policies.values(), data)
     wanted = check_thresholds(quartiles(data) if thresholds is None else thresholds)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed

@@ -16,7 +16,7 @@ from bcrl.errors import BCRLError, brief_repr
 from bcrl.estimates.ensemble import Model, fit_model
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
-from bcrl.estimates.log import check_policies, spaced
+from bcrl.estimates.log import check_policies, spaced, warn_of_another_log
 from bcrl.estimates.model_world import Simulated, first_states, member_worlds, simulate
 from bcrl.estimates.support import Support, replay
 from bcrl.files import atomic_path
@@ -239,6 +239,7 @@ def estimate(
     policies = list(policies) if isinstance(policies, Iterable) else [policies]
     chosen = check_thresholds(thresholds)
     check_policies(policies, data)
+    warn_of_another_log(policies, data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )

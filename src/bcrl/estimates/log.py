@@ -32,10 +32,7 @@ def check_log(data: Dataset) -> None:
 
 
 def check_policies(policies: Collection[Policy], data: Dataset) -> None:
-    """Refuses logs that cannot be simulated, and policies whose columns are others than the log's.
-
-    Warns where they learned from another log with the same columns.
-    """
+    """Refuses logs that cannot be simulated, and policies whose columns are others than the log's."""
     check_log(data)
     if not policies:
         raise BCRLError("no policy was given")
@@ -55,8 +52,13 @@ def check_policies(policies: Collection[Policy], data: Dataset) -> None:
             if theirs.get(what, known) != known:
                 raise BCRLError(
                     f"{data.source or 'data set'}: {what} is {known}, but the policy learned from "
-                    f"{theirs[what]}: estimate with the log that it was trained on"
+                    f"{theirs[what]}: estimate with the log that it was trained on, or import this one "
+                    "in the same way"
                 )
+
+
+def warn_of_another_log(policies: Collection[Policy], data: Dataset) -> None:
+    """One warning where policies learned from another log, of the same columns."""
     found, known = data.fingerprint(), [policy.provenance for policy in policies]
     others = {str(one.get("data")) for one in known if one.get("data_sha256", found) != found}
     if others:
