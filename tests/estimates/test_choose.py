@@ -24,6 +24,13 @@ def test_the_better_policy_is_first(speeding_log, speeding_model):
     assert not stubborn.indistinguishable
 
 
+def test_no_ranking_where_every_policy_is_refused(speeding_log, speeding_model):
+    policies = {name: policy_of(speeding_log, stubborn=True) for name in ("one", "two")}
+    said = r"any of the thresholds 5,10: at 5,10: even told 0, the policy may cost [\d.]+: see docs"
+    with pytest.raises(BCRLError, match=said):
+        bcrl.choose(policies, speeding_log, (5.0, 10.0), model=speeding_model, starts=16)
+
+
 def test_nothing_to_choose_from_is_refused(speeding_log):
     with pytest.raises(BCRLError, match="no policy was given"):
         bcrl.choose({}, speeding_log)

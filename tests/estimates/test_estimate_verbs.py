@@ -1,10 +1,17 @@
 """`bcrl estimate`, `calibrate` and `choose` from a log file to a calibrated policy file."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 import bcrl
 from bcrl.cli import main
-from bcrl.cli.terminal import print_reasons
+from bcrl.cli.model_options import ModelOptions
+from bcrl.cli.terminal import print_reasons, span
+from bcrl.data import Dataset
+from bcrl.estimates import Estimates, ThresholdEstimate
+from bcrl.estimates.light import grouped
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +53,43 @@ def test_reasons_for_the_same_thresholds_are_all_printed(capsys):
     assert capsys.readouterr().out.splitlines() == ["at 5,10: a", "at 5,10: b", "at 10: c"]
 
 
+def test_refusals_that_differ_in_numbers_are_one():
+    pairs = [("5", "6.4% left (30% of 5)"), ("10", "7% left (30% of 10)"), ("20", "another")]
+    assert grouped(pairs) == [(["5", "10"], "6.4% to 7% left (30% of 5 to 10)"), (["20"], "another")]
+
+
+def test_intervals_with_a_minus_are_readable():
+    assert (span(0.27, 4), span(-0.45, 0.27)) == ("0.27–4", "−0.45 to 0.27")
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_length_of_the_episodes_is_said(ends, speeding_log, capsys):
+    first = {name: array[:45].copy() for name, array in speeding_log.arrays().items()}  # 30 steps, then 15
+    first["timeouts"][-1], first["terminals"][-1] = not ends, ends
+    ModelOptions(data=Path("log.npz")).print_episodes(Dataset.from_arrays(first, "log.npz"))
+    said = "of 30 steps at most" if ends else "all of 30 steps; the log's episodes have 22.5 on average"
+    text = capsys.readouterr().out
+    assert " ".join(text.split()) == f"for episodes that start as the log's do, {said}"
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("reasons", "low", "command"),
+    [
+        ("the fallback decides 90% of the steps", 1.0, False),
+        ("the fallback decides 90% of the steps; the estimated cost, 9, is above the threshold", 8.0, False),
+        ("the estimated cost, 9, is above the threshold", 8.0, True),
+    ],
+)
+def test_a_red_estimate_leads_to_calibrate_only_for_its_cost(reasons, low, command, said, monkeypatch):
+    row = ThresholdEstimate(
+        "bc-all", "soft", "log", 0, 5.0, 9.0, low, 9.5, 1.0, 0.0, 2.0, 0.9, "red", reasons
+    )
+    monkeypatch.setattr("bcrl.estimates.estimate", lambda *_, **__: Estimates([row]))
+    last = said("estimate run --thresholds 5").splitlines()[-1]
+    assert last.startswith("next: bcrl calibrate" if command else "next: no row can be trusted")
+
+
 def test_training_on_a_log_of_ones_own_leads_to_an_estimate(place, monkeypatch, capsys):
     monkeypatch.chdir(place)
     words = "--data log.npz --out own --hidden 8 --batch-size 16 --steps 2"
@@ -68,10 +112,29 @@ def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):
     assert "the calibrated policy: calibrated.bcrl" in text
 
 
+def test_another_log_is_one_warning_and_other_columns_are_refused_unlearned(
+    place, speeding_log, monkeypatch, capsys
+):
+    monkeypatch.chdir(place)
+    known = speeding_log.arrays()
+    Dataset.from_arrays(known | {"rewards": known["rewards"] + 1}, "night").save("night.npz")
+    wide = {name: np.repeat(known[name], 2, axis=1) for name in ("observations", "next_observations")}
+    Dataset.from_arrays(known | wide, "wide").save("wide.npz")
+    words = "estimate run --thresholds 5 --horizon 99 --data"  # refused after the warning
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "night.npz"])
+    assert capsys.readouterr().err.count("the policy learned from another log (log.npz)") == 1
+    with pytest.raises(SystemExit, match="2"):
+        main([*words.split(), "wide.npz", "--model", "wide.model"])
+    assert "but wide.npz (2, 1, 1)" in capsys.readouterr().err
+    assert not Path("wide.model").exists()
+
+
 def test_choose_ranks_every_policy(said):
     text = said("choose run run/policy-0.bcrl --thresholds 60")
     assert "the best 2 of 2 at thresholds 60" in text
     assert "1: run/policy-" in text
+    assert max(map(len, text[: text.index("next:")].splitlines())) <= 80
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 from bcrl.assess.rollout import scan
 from bcrl.data import Dataset
 from bcrl.estimates import ensemble
-from bcrl.estimates.ensemble import Model, actions_before, fit_model
+from bcrl.estimates.ensemble import Model, fit_model
+from bcrl.estimates.log import actions_before
 from bcrl.estimates.model_world import first_states, member_worlds
 from bcrl.estimates.support import Logged
 

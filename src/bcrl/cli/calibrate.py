@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_reasons
+from bcrl.cli.terminal import next_step, print_columns, print_reasons, span
 
 
 @dataclass(kw_only=True)
@@ -35,7 +35,7 @@ class Command(ModelOptions):
         check_file(self.out, (".bcrl",), self.overwrite)
         policy = load_learned(self.policy)
         data = self.read_log()
-        found = calibrate(policy, data, self.thresholds, **self.arguments(data))
+        found = calibrate(policy, data, self.thresholds, **self.arguments([policy], data))
         rows, reasons = [], []
         for choice in found.choices:
             cell, wanted = choice.cell, f"{choice.wanted:g}"
@@ -48,15 +48,15 @@ class Command(ModelOptions):
                 [
                     wanted,
                     f"{cell.threshold:.4g}",
-                    f"{cell.cost.mean:.4g} ({cell.cost.low:.4g}–{cell.cost.high:.4g})",
-                    f"{cell.earned.mean:.4g} ({cell.earned.low:.4g}–{cell.earned.high:.4g})",
+                    f"{cell.cost.mean:.4g} ({span(cell.cost.low, cell.cost.high)})",
+                    f"{cell.earned.mean:.4g} ({span(cell.earned.low, cell.earned.high)})",
                     str(cell.verdict.light),
                 ]
             )
         print(f"{self.policy}, from {self.data} alone")
         print_columns(["wanted", "told", "cost", "return", "light"], rows)
         print_reasons(reasons)
-        print(f"for episodes that start as the log's do, of {self.horizon or data.horizon} steps at most")
+        self.print_episodes(data)
         found.policy.save(self.out)
         print(f"the calibrated policy: {self.out}")
         kept = next(wanted for wanted, _ in found.policy.calibration.table)  # type: ignore[union-attr]

@@ -1,5 +1,7 @@
 """`bcrl choose`: the best of several policies, from the log alone."""
 
+import math
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -7,10 +9,14 @@ from typing import Annotated
 import tyro
 
 from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_notes
+from bcrl.cli.terminal import next_step, print_columns, print_notes, span
 from bcrl.errors import BCRLError
 
 SHOWN = 3
+FOOTNOTE = (
+    "score: mean lower return over the thresholds that are kept; refused: thresholds that are not; behind: "
+    "95 % by the model, paired; indistinguishable: 0 is inside"
+)
 
 
 @dataclass(kw_only=True)
@@ -30,6 +36,7 @@ class Command(ModelOptions):
 
     def run(self) -> None:
         from bcrl.estimates import choose
+        from bcrl.estimates.light import grouped
         from bcrl.policy import load_learned
         from bcrl.train.folder import policy_files
 
@@ -38,27 +45,23 @@ class Command(ModelOptions):
             raise BCRLError("no run was given; name folders of runs or policy files")
         policies = {str(file): load_learned(file) for file in files}
         data = self.read_log()
-        ranking = choose(policies, data, self.thresholds, **self.arguments(data))
+        ranking = choose(policies, data, self.thresholds, **self.arguments(policies.values(), data))
         wanted = ",".join(f"{choice.wanted:g}" for choice in ranking[0].choices)
         print(
             f"the best {min(SHOWN, len(ranking))} of {len(ranking)} at thresholds {wanted}, by the log alone"
         )
         rows = []
         for place, one in enumerate(ranking[:SHOWN], 1):
-            behind = "" if one.behind is None else f"{one.behind.low:.4g}–{one.behind.high:.4g}"
+            behind = "" if one.behind is None else span(one.behind.low, one.behind.high)
             note = "indistinguishable" if one.indistinguishable else ""
-            rows.append([str(place), f"{one.score:.4g}", f"{len(one.refused)}", behind, note])
+            score = "none" if math.isnan(one.score) else f"{one.score:.4g}"
+            rows.append([str(place), score, f"{len(one.refused)}", behind, note])
         print_columns(["place", "score", "refused", "behind the first by", ""], rows)
         print_notes((str(place), one.name) for place, one in enumerate(ranking[:SHOWN], 1))
-        print_notes(
-            (f"{place}, threshold {choice.wanted:g}", choice.refusal)
-            for place, one in enumerate(ranking[:SHOWN], 1)
-            for choice in one.choices
-            if choice.cell is None
-        )
-        print("score: mean lower return over the thresholds that are kept; refused: thresholds that are not;")
-        print("behind: 95 % by the model, paired; indistinguishable: 0 is inside")
-        if len(ranking[0].refused) == len(ranking[0].choices):
-            return next_step("no policy keeps any of the thresholds: give larger ones, or train others")
+        for place, one in enumerate(ranking[:SHOWN], 1):
+            refused = grouped((f"{c.wanted:g}", c.refusal) for c in one.choices if c.cell is None)
+            print_notes((f"{place}, refused at {','.join(at)}", reason) for at, reason in refused)
+        print(textwrap.fill(FOOTNOTE, 80))
+        self.print_episodes(data)
         words = ["bcrl", "calibrate", ranking[0].name, "--data", self.data, "--thresholds", wanted]
-        return next_step(*words, "--out", "calibrated.bcrl", *self.passed_on())
+        next_step(*words, "--out", "calibrated.bcrl", *self.passed_on())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_reasons
+from bcrl.cli.terminal import next_step, print_columns, print_reasons, span
 
 if TYPE_CHECKING:
     from bcrl.estimates.estimating import ThresholdEstimate
@@ -40,17 +40,27 @@ class Command(ModelOptions):
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]
         data = self.read_log()
-        found = estimate(policies, data, self.thresholds, **self.arguments(data))
+        found = estimate(policies, data, self.thresholds, **self.arguments(policies, data))
         print(f"{self.policies}, from {self.data} alone")
         print_estimates(found, several=len(policies) > 1)
-        print(f"for episodes that start as the log's do, of {self.horizon or data.horizon} steps at most")
+        self.print_episodes(data)
         if self.out is not None:
             found.save(self.out)
             print(f"{len(found)} estimates: {self.out}")
+        if not any(map(_worth_calibrating, found)):
+            return next_step(
+                "no row can be trusted, so do not calibrate yet: train longer, or log more episodes or other "
+                "columns, see docs/estimate.md#when-nothing-can-be-trusted"
+            )
         told = ",".join(f"{threshold:g}" for threshold in self.thresholds)
         name = files[0].with_suffix("").name
         words = ["bcrl", "calibrate", files[0], "--data", self.data, "--thresholds", told]
-        next_step(*words, "--out", f"{name}-calibrated.bcrl", *self.passed_on())
+        return next_step(*words, "--out", f"{name}-calibrated.bcrl", *self.passed_on())
+
+
+def _worth_calibrating(row: "ThresholdEstimate") -> bool:
+    """Whether the row is not red, or red for its cost alone: that can be told away."""
+    return row.light != "red" or (row.cost_low > row.threshold and "; " not in row.reasons)
 
 
 def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
@@ -60,8 +70,8 @@ def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
     for row in rows:
         numbers = [
             f"{row.threshold:g}",
-            f"{row.cost:.4g} ({row.cost_low:.4g}–{row.cost_high:.4g})",
-            f"{row.return_:.4g} ({row.return_low:.4g}–{row.return_high:.4g})",
+            f"{row.cost:.4g} ({span(row.cost_low, row.cost_high)})",
+            f"{row.return_:.4g} ({span(row.return_low, row.return_high)})",
             f"{row.fallback_share:.0%}",
             row.light,
         ]

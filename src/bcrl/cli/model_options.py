@@ -1,5 +1,7 @@
 """The options of verbs that let policies act in a model of the log: estimate, calibrate, choose."""
 
+import textwrap
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +12,7 @@ from bcrl.errors import BCRLError
 if TYPE_CHECKING:
     from bcrl.data import Dataset
     from bcrl.estimates import Model
+    from bcrl.policy import Policy
 
 _PASSED_ON = ("model", "horizon", "execution", "candidates")
 
@@ -39,8 +42,11 @@ class ModelOptions:
 
         return load_data(self.data, storage="memory")
 
-    def arguments(self, data: "Dataset") -> dict[str, Any]:
+    def arguments(self, policies: "Collection[Policy]", data: "Dataset") -> dict[str, Any]:
         """The keyword arguments of `bcrl.estimate`, `bcrl.calibrate` and `bcrl.choose`."""
+        from bcrl.estimates.log import check_policies
+
+        check_policies(policies, data)  # before a model is learned for nothing
         return {
             "model": self._model(data),
             "horizon": self.horizon,
@@ -49,6 +55,14 @@ class ModelOptions:
             "starts": self.starts,
             "seed": self.seed,
         }
+
+    def print_episodes(self, data: "Dataset") -> None:
+        """Says which episodes the numbers are for."""
+        lengths, steps = data.episode_lengths, self.horizon or data.horizon
+        said = f"of {steps} steps at most"
+        if lengths.min() < lengths.max() and not data.terminals.any():  # the model ends none of them early
+            said = f"all of {steps} steps; the log's episodes have {lengths.mean():.4g} on average"
+        print(textwrap.fill(f"for episodes that start as the log's do, {said}", 80))
 
     def passed_on(self) -> list[object]:
         """What `bcrl calibrate` is to be given as this command was, where it is not the default."""

@@ -75,6 +75,13 @@ def print_notes(notes: Iterable[tuple[str, str]]) -> None:
         print(textwrap.fill(f"{where}: {note}", 80, subsequent_indent="  "))
 
 
+def span(low: float, high: float) -> str:
+    """An interval; with "to" where a dash would stand beside a minus."""
+    if low >= 0:
+        return f"{low:.4g}–{high:.4g}"
+    return f"{low:.4g} to {high:.4g}".replace("-", "−")
+
+
 def next_step(*words: object) -> None:
     """Says what to do next: a command, or a sentence if it is one string."""
     print(f"next: {printable(words[0] if len(words) == 1 else shlex.join(map(str, words)))}")

@@ -1,7 +1,7 @@
 """`calibrate`: which threshold to tell a policy so that a wanted one is kept, from the log alone."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,9 @@ from bcrl.calibration import Calibration
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_policies, check_thresholds
-from bcrl.estimates.light import Light
+from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
+from bcrl.estimates.light import Light, grouped
+from bcrl.estimates.log import check_policies, warn_of_another_log
 from bcrl.policy import Policy
 from bcrl.progress import Tick, progress
 
@@ -63,6 +64,7 @@ def calibrate(
     """
     wanted = check_thresholds(thresholds)
     check_policies([policy], data)
+    warn_of_another_log([policy], data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
@@ -70,13 +72,20 @@ def calibrate(
         choices = choose_told(laboratory, policy, wanted, tick)
     table = tuple((choice.wanted, choice.told) for choice in choices if choice.told is not None)
     if not table:
-        raise BCRLError("; ".join(f"threshold {choice.wanted:g}: {choice.refusal}" for choice in choices))
+        raise BCRLError(f"the policy keeps no threshold for sure: {refusals(choices)}")
     known = Calibration(
         table, data.fingerprint(), execution or "finite-horizon", candidates, laboratory.horizon
     )
     told = copy.copy(policy)
     told.calibration = known
     return Calibrated(told, tuple(choices))
+
+
+def refusals(choices: Iterable[Choice]) -> str:
+    """Why thresholds are refused, each reason once, and what helps."""
+    pairs = ((f"{choice.wanted:g}", choice.refusal) for choice in choices if choice.cell is None)
+    said = (f"at {','.join(dict.fromkeys(at))}: {reason}" for at, reason in grouped(pairs))
+    return f"{'; '.join(said)}: see docs/estimate.md#when-nothing-can-be-trusted"
 
 
 def calibration_episodes(laboratory: Laboratory) -> int:
@@ -124,5 +133,5 @@ def _best(cells: Sequence[Cell], wanted: float) -> Choice:
     return Choice(
         wanted,
         None,
-        f"told {least.threshold:g}, the policy may cost {least.cost_bound:.3g}: more than {wanted:g}",
+        f"even told {least.threshold:g}, the policy may cost {least.cost_bound:.3g}",
     )

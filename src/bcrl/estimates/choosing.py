@@ -8,10 +8,11 @@ import numpy as np
 from bcrl.budget import Execution
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError, brief_repr
-from bcrl.estimates.calibrating import Choice, calibration_episodes, choose_told
+from bcrl.estimates.calibrating import Choice, calibration_episodes, choose_told, refusals
 from bcrl.estimates.ensemble import Model
-from bcrl.estimates.estimating import STARTS, Laboratory, check_policies, check_thresholds
+from bcrl.estimates.estimating import STARTS, Laboratory, check_thresholds
 from bcrl.estimates.interval import Interval, spread
+from bcrl.estimates.log import check_policies, warn_of_another_log
 from bcrl.policy import Policy
 from bcrl.progress import progress
 
@@ -55,11 +56,12 @@ def choose(
 
     Each policy is told what `bcrl.calibrate` would tell it. All meet the same members, starts and random
     numbers. `thresholds` default to the quartiles of the log's episode costs. Other arguments as for
-    `bcrl.estimate`.
+    `bcrl.estimate`. If every policy refuses every threshold, that is an error.
     """
     if not isinstance(policies, Mapping):
         raise BCRLError(f"policies are {brief_repr(policies)}, but must be a dict of policies by name")
     check_policies(policies.values(), data)
+    warn_of_another_log(policies.values(), data)
     wanted = check_thresholds(quartiles(data) if thresholds is None else thresholds)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
@@ -72,6 +74,10 @@ def choose(
             found.append(Ranked(name, float(np.mean(kept)) if kept else float("nan"), choices, None))
     found.sort(key=lambda one: (len(one.refused), -np.nan_to_num(one.score)))
     first = found[0]
+    if len(first.refused) == len(wanted):
+        told = ",".join(f"{threshold:g}" for threshold in wanted)
+        why = refusals(choice for one in found for choice in one.choices)
+        raise BCRLError(f"no policy could be judged to keep any of the thresholds {told}: {why}")
     return [first, *(Ranked(x.name, x.score, x.choices, _behind(first, x)) for x in found[1:])]
 
 

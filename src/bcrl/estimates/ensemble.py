@@ -19,16 +19,14 @@ import optax
 from jaxtyping import Array, Float
 
 from bcrl.data import Dataset
-from bcrl.errors import BCRLError, brief, brief_repr
+from bcrl.errors import BCRLError, brief
+from bcrl.estimates.log import actions_before, check_log, held_out, steady_columns
 from bcrl.learn.batch import Rows
 from bcrl.learn.networks import MLP
 from bcrl.learn.options import MOST_ENTRIES
 from bcrl.progress import progress
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
-HELD_OUT = 0.1
-"""Share of the episodes that no member is trained on."""
-FEWEST_EPISODES = 5
 RATE = 2e-3
 BATCH = 256
 RESIDUALS = 4096
@@ -127,6 +125,10 @@ class Model(eqx.Module):
     seed: int = eqx.field(static=True)
     lags: bool = eqx.field(static=True, default=False)
     """Whether f sees the action before."""
+    constant: tuple[int, ...] = eqx.field(static=True, default=())
+    """Columns of the observation that no logged step changes: the model carries them over."""
+    binary: tuple[int, ...] = eqx.field(static=True, default=())
+    """Other columns that have two values in the log: the model rounds to the nearer one."""
 
     @property
     def count(self) -> int:
@@ -156,6 +158,8 @@ class Model(eqx.Module):
             "data_sha256": self.data_sha256,
             "seed": self.seed,
             "lags": self.lags,
+            "constant": list(self.constant),
+            "binary": list(self.binary),
         }
         write_tensors(path, self, header)
 
@@ -172,6 +176,9 @@ class Model(eqx.Module):
             lags = header.get("lags", False)  # older files have no such model
             if type(lags) is not bool:
                 raise ValueError(f"lags is {lags!r}")
+            columns = [header.get(name, []) for name in ("constant", "binary")]  # older files predict all
+            if not all(type(at) is int and 0 <= at < observations for part in columns for at in part):
+                raise ValueError(f"constant and binary columns are {columns}")
             if len(hidden) > MOST_ENTRIES:
                 raise ValueError(f"there are {len(hidden)} hidden layers")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -183,7 +190,7 @@ class Model(eqx.Module):
             places = jnp.zeros((header["residuals"], observations + (2 if lags else 1) * actions))
             residuals = jnp.zeros((members, header["residuals"], observations))
             scales = Scales.blank(observations, actions)
-            return cls(new, places, residuals, scales, told[0], hidden, told[1], lags)
+            return cls(new, places, residuals, scales, told[0], hidden, told[1], lags, *map(tuple, columns))
 
         return read_tensors(path, jax.eval_shape(blank), header)
 
@@ -228,7 +235,8 @@ def _fit(data: Dataset, members: int, hidden: tuple[int, ...], steps: int, seed:
     unseen = _unseen(data, seed)
     told = actions_before(data)[unseen] if lags else None
     places, residuals = _residuals(networks, scales, told, *(jnp.asarray(x[unseen]) for x in _moves(data)))
-    return Model(networks, places, residuals, scales, data.fingerprint(), hidden, seed, lags)
+    known = data.fingerprint(), hidden, seed, lags
+    return Model(networks, places, residuals, scales, *known, *steady_columns(data))
 
 
 def _unseen(data: Dataset, seed: int) -> np.ndarray:
@@ -248,43 +256,6 @@ def _lag(model: Model, data: Dataset) -> float:
     half = len(before) // 2
     weights = np.linalg.lstsq(columns[:half], missed[:half], rcond=None)[0]
     return float(np.mean(missed[half:] ** 2) - np.mean((missed[half:] - columns[half:] @ weights) ** 2))
-
-
-def actions_before(data: Dataset) -> np.ndarray:
-    """(N, a) the action of the row before; 0 at the first of an episode."""
-    before = np.concatenate([np.zeros_like(data.actions[:1]), data.actions[:-1]])
-    before[data.starts] = 0.0
-    return before
-
-
-def check_log(data: Dataset) -> None:
-    """Refuses logs from which no episode can be simulated."""
-    if not isinstance(data, Dataset):
-        raise BCRLError(f"data is {brief_repr(data)}, but must be a Dataset: bcrl.load_data(path) reads one")
-    name = data.source or "data set"
-    if data.cost_count > 1:
-        raise BCRLError(f"{name}: has {data.cost_count} kinds of cost; estimates are for one")
-    if not data.consecutive:
-        raise BCRLError(f"{name}: its rows do not follow one another, so no episode can be replayed")
-    if data.episode_count < FEWEST_EPISODES:
-        raise BCRLError(
-            f"{name}: has {data.episode_count} episodes, an estimate needs at least {FEWEST_EPISODES}"
-        )
-    if not float(data.max_cost[0]) > 0:
-        raise BCRLError(f"{name}: every cost is 0, so nothing can be learned about cost; check costs")
-
-
-def held_out(data: Dataset, seed: int) -> np.ndarray:
-    """(E,) a mask of the episodes that no member is trained on."""
-    mask = np.zeros(data.episode_count, bool)
-    count = max(1, round(HELD_OUT * data.episode_count))
-    mask[np.random.default_rng([seed, 1]).permutation(data.episode_count)[:count]] = True
-    return mask
-
-
-def spaced(values: np.ndarray, most: int) -> np.ndarray:
-    """At most this many of the values, evenly spaced."""
-    return values[np.linspace(0, len(values) - 1, min(most, len(values))).astype(int)]
 
 
 def _bags(data: Dataset, train: np.ndarray, members: int, seed: int) -> Array:

@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
@@ -13,9 +13,10 @@ from bcrl.assess.results import read_columns
 from bcrl.budget import Execution
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError, brief_repr
-from bcrl.estimates.ensemble import Model, check_log, fit_model, spaced
+from bcrl.estimates.ensemble import Model, fit_model
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
+from bcrl.estimates.log import check_policies, spaced, warn_of_another_log
 from bcrl.estimates.model_world import Simulated, first_states, member_worlds, simulate
 from bcrl.estimates.support import Support, replay
 from bcrl.files import atomic_path
@@ -238,6 +239,7 @@ def estimate(
     policies = list(policies) if isinstance(policies, Iterable) else [policies]
     chosen = check_thresholds(thresholds)
     check_policies(policies, data)
+    warn_of_another_log(policies, data)
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
@@ -266,24 +268,6 @@ def _columns(cell: Cell) -> dict[str, Any]:
         "light": str(verdict.light),
         "reasons": "; ".join(verdict.reasons),
     }
-
-
-def check_policies(policies: Collection[Policy], data: Dataset) -> None:
-    """Refuses logs that cannot be simulated, and policies of other sizes than the log's."""
-    check_log(data)
-    if not policies:
-        raise BCRLError("no policy was given")
-    ours = (data.observation_size, data.action_size, 1)
-    for policy in policies:
-        if not isinstance(policy, Policy):
-            raise BCRLError(f"{brief_repr(policy)} is no policy that was trained on a log: see bcrl.load")
-        spec = policy.spec
-        sizes = (spec.observation_size, spec.action_size, spec.cost_count)
-        if sizes != ours:
-            raise BCRLError(
-                f"the policy has (observations, actions, costs) {sizes}, but {data.source} {ours}: "
-                "estimate with the log that it was trained on"
-            )
 
 
 def check_thresholds(thresholds: Sequence[float]) -> list[float]:

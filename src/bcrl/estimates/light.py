@@ -1,7 +1,13 @@
 """Green, amber or red: whether an estimate may be trusted, with reasons in plain words."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?%?")
 
 
 class Light(StrEnum):
@@ -77,3 +83,22 @@ def overspent(verdict: Verdict, threshold: float, mean: float, low: float) -> Ve
         return verdict
     light = Light.RED if low > threshold else Light.AMBER
     return verdict.joined(light, f"the estimated cost, {mean:.3g}, is above the threshold")
+
+
+def grouped(reasons: Iterable[tuple[T, str]]) -> list[tuple[list[T], str]]:
+    """Reasons that differ in their numbers alone as one, after all that they are for.
+
+    The one has the smallest and the largest of each number.
+    """
+    groups: dict[tuple[str, ...], list[tuple[T, str]]] = {}
+    for at, reason in reasons:
+        groups.setdefault(tuple(NUMBER.split(reason)), []).append((at, reason))
+    found = []
+    for parts, same in groups.items():
+        text = parts[0]
+        numbers = zip(*(NUMBER.findall(reason) for _, reason in same), strict=True)
+        for column, part in zip(numbers, parts[1:], strict=True):
+            low, high = (pick(column, key=lambda number: float(number.rstrip("%"))) for pick in (min, max))
+            text += (low if low == high else f"{low} to {high}") + part
+        found.append(([at for at, _ in same], text))
+    return found

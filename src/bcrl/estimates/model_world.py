@@ -61,6 +61,8 @@ class ModelWorld(JaxWorld):
     scales: Scales = eqx.field(kw_only=True)
     sampled: Float[Array, ""] = eqx.field(kw_only=True)
     lags: bool = eqx.field(kw_only=True, static=True, default=False)
+    constant: tuple[int, ...] = eqx.field(kw_only=True, static=True, default=())
+    binary: tuple[int, ...] = eqx.field(kw_only=True, static=True, default=())
 
     def observe(self, state: Imagined) -> Array:
         return state.observation
@@ -77,6 +79,13 @@ class ModelWorld(JaxWorld):
         change = self.member.dynamics(place) * scales.change[1] + scales.change[0]
         after = seen + change + self.sampled * self._residual(place, residual)
         _, _, low, high = scales.observation
+        # A category is always at an end of its range, so that any error of a prediction would leave it.
+        if self.constant:
+            at = np.array(self.constant)
+            after = after.at[at].set(seen[at])
+        if self.binary:
+            at = np.array(self.binary)
+            after = after.at[at].set(jnp.where(2 * after[at] > low[at] + high[at], high[at], low[at]))
         room = TOLERANCE * (high - low)
         clipped = jnp.any((after < low - room) | (after > high + room))
         after = jnp.clip(after, low, high)
@@ -105,11 +114,12 @@ class ModelWorld(JaxWorld):
 def member_worlds(model: Model, sampled: bool) -> list[ModelWorld]:
     """A world of each member. Mean or sampled is a number in it, so that one program serves both."""
     worlds = []
+    fixed = {"lags": model.lags, "constant": model.constant, "binary": model.binary}
     for index in range(model.count):
         member, residuals = model.member(index)
         flag = jnp.float32(sampled)
         drawn = {"places": model.places, "residuals": residuals, "sampled": flag}
-        worlds.append(ModelWorld(member=member, scales=model.scales, lags=model.lags, **drawn))
+        worlds.append(ModelWorld(member=member, scales=model.scales, **fixed, **drawn))
     return worlds
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from bcrl.assess.rollout import scan
 from bcrl.data import Dataset
-from bcrl.estimates.ensemble import Model, actions_before, held_out, spaced, standard
+from bcrl.estimates.ensemble import Model, standard
+from bcrl.estimates.log import actions_before, held_out, spaced
 from bcrl.estimates.model_world import first_states, member_worlds
 from bcrl.learn.protocol import Insight
 from bcrl.progress import Tick

@@ -1,6 +1,5 @@
 """The page about estimates: what policies will cost and earn, whether to believe it, and what comes next."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from bcrl.assess.results import Result
 from bcrl.assess.statistics import Estimate
 from bcrl.data import Dataset
 from bcrl.estimates import Estimates, Light, ThresholdEstimate
+from bcrl.estimates.light import grouped
 from bcrl.policy import Policy
 from bcrl.report import words
 from bcrl.report.document import Part, around
@@ -27,7 +27,6 @@ MEANS = {
     Light.AMBER: "look at the warnings; the intervals are wider",
     Light.RED: "do not use these numbers",
 }
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?%?")
 
 
 def estimate_page(
@@ -164,31 +163,20 @@ def _lights(lines: Sequence[EstimateCurve]) -> HTML:
         at = [(line.label, row.threshold) for line, row in seen if row.light == light]
         if at:
             items.append(element("p", [light_mark(light), f" {_where(at, lines)}: {MEANS[light]}."]))
-    found: dict[tuple[str, ...], list[tuple[str, tuple[str, float]]]] = {}
-    for line, row in seen:
-        for reason in row.reasons.split("; ") if row.reasons else []:
-            found.setdefault(tuple(NUMBER.split(reason)), []).append((reason, (line.label, row.threshold)))
+    found = grouped(
+        ((line.label, row.threshold), reason)
+        for line, row in seen
+        for reason in (row.reasons.split("; ") if row.reasons else [])
+    )
     warnings = [
-        element("li", [_merged([reason for reason, _ in same]), element("span", (
-            f" ({_where([at for _, at in same], lines)})"
-        ), class_="muted")])
-        for same in found.values()
-    ]  # fmt: skip
+        element(
+            "li", [text[:1].upper() + text[1:], element("span", f" ({_where(at, lines)})", class_="muted")]
+        )
+        for at, text in found
+    ]
     return section(
         "May I believe it?", *items, element("ul", warnings, class_="warnings") if warnings else ""
     )
-
-
-def _merged(reasons: Sequence[str]) -> str:
-    """Reasons that differ in their numbers alone as one, with the smallest and the largest of each number."""
-    numbers = list(zip(*(NUMBER.findall(reason) for reason in reasons), strict=True))
-    ranges = []
-    for column in numbers:
-        low, high = (pick(column, key=lambda text: float(text.rstrip("%"))) for pick in (min, max))
-        ranges.append(low if low == high else f"{low} to {high}")
-    parts = NUMBER.split(reasons[0])
-    text = parts[0] + "".join(number + part for number, part in zip(ranges, parts[1:], strict=True))
-    return text[:1].upper() + text[1:]
 
 
 def _where(at: Sequence[tuple[str, float]], lines: Sequence[EstimateCurve]) -> str:
