@@ -142,13 +142,13 @@ def test_attention_as_one_kernel(kept):
 
     seeds = jax.random.split(jax.random.key(1), 2)
     as_seeds = [jnp.stack([x, -x]) for x in (query, both)]
-    slopes = jax.grad(one_kernel, 2)
-    found = jax.vmap(slopes)(seeds, *as_seeds)
+    slopes = jax.jit(jax.grad(one_kernel, 2))
+    found = jax.jit(jax.vmap(slopes))(seeds, *as_seeds)
     wanted = [slopes(key, *(x[i] for x in as_seeds)) for i, key in enumerate(seeds)]
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-5)
     for key in (None, jax.random.key(5)):
-        found = jax.value_and_grad(one_kernel, (1, 2))(key, query, both)
-        wanted = jax.value_and_grad(plain, (1, 2))(key, query, both)
+        found = jax.jit(jax.value_and_grad(one_kernel, (1, 2)))(key, query, both)
+        wanted = jax.jit(jax.value_and_grad(plain, (1, 2)))(key, query, both)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
 
