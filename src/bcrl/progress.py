@@ -87,14 +87,13 @@ class Speed:
     """Steps per second since the first tick: what came before, such as compilation, does not come again."""
 
     def __init__(self, start: int):
-        self.since, self.before, self.ticks = time.monotonic(), start, 0
+        self.since, self.before, self.first = time.monotonic(), start, True
 
     def __call__(self, done: int) -> float:
         now = time.monotonic()
         rate = (done - self.before) / max(now - self.since, 1e-9)
-        if self.ticks == 0:
-            self.since, self.before = now, done
-        self.ticks += 1
+        if self.first:
+            self.since, self.before, self.first = now, done, False
         return rate
 
 

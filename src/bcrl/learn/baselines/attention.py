@@ -45,7 +45,7 @@ def fused_attention(
     key: PRNGKeyArray | None,
     interpret: bool = False,
 ) -> Float[Array, "*b q w"]:
-    """softmax(q kᵀ/√h) v in each head; of every `group` tokens the last ones ask, and see none after them."""
+    """softmax(q kᵀ/√h) v in each head, causal; of every `group` tokens only the last ones have a query."""
     queries, keys, width = query.shape[-2], key_and_value.shape[-2], query.shape[-1]
     dropped = 0 if key is None else byte_limit(rate)
     shape = Shape(heads, width // heads, queries, keys, queries * group // keys, group, dropped, interpret)

@@ -80,7 +80,7 @@ class Block(eqx.Module):
     ) -> Float[Array, "*b q w"]:
         """softmax(q kᵀ/√h) v in each head of h units. The fused form has what `sees` says built in."""
         if can_fuse(query, key_and_value, self.heads):
-            from bcrl.learn.baselines.attention import fused_attention  # 0.3 s that others need not wait
+            from bcrl.learn.baselines.attention import fused_attention  # Pallas takes 0.3 s to import
 
             return fused_attention(
                 query, key_and_value, heads=self.heads, group=TOKENS, rate=self.dropout, key=key
