@@ -114,9 +114,9 @@ class _Running(NamedTuple):
 
     state: Any
     memory: Any
-    cost: jax.Array
-    reward: jax.Array
-    alive: jax.Array
+    cost: jax.Array | np.ndarray
+    reward: jax.Array | np.ndarray
+    alive: jax.Array | np.ndarray
 
 
 def scan(
@@ -201,7 +201,7 @@ def _segment(
     begun: Any,
     now: _Running,
     keys: jax.Array,
-    bounds: jax.Array,
+    bounds: np.ndarray,
 ) -> tuple[_Running, Any]:
     """Some steps of all episodes; the ones that have ended stay where they are."""
 
