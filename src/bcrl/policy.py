@@ -11,6 +11,7 @@ provenance, format version. Loading executes nothing from the file and checks ev
 
 import dataclasses
 import os
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,10 +28,16 @@ from bcrl.learn.protocol import Actor, Goal, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method, from_record
 from bcrl.learn.units import Units, in_user_units
 from bcrl.runtime import Asked, CheckedPolicy, ObservedRange, OutOfRange
-from bcrl.tensors import read_header, read_tensors, write_tensors
+from bcrl.tensors import read_header, read_tensors, to_device, write_tensors
 
 _BLANK = jax.jit(blank_actor, static_argnums=(0, 1))
 """Its shapes are found once for all files of one method and size."""
+
+
+@partial(jax.jit, static_argnames="gamma_cost")
+def _starting_budget(threshold: jax.Array, steps: jax.Array, gamma_cost: float) -> jax.Array:
+    """δ before the first step."""
+    return budgets.finite_horizon_budget(threshold, 0.0, steps[..., None], gamma_cost)
 
 
 class Policy(CheckedPolicy):
@@ -107,10 +114,10 @@ class Policy(CheckedPolicy):
 
     def goal_of(self, asked: Asked, within: ObservedRange | None = None) -> Goal:
         """What was asked, for the actor; outside `within` the fallback acts."""
-        steps, start = jnp.asarray(asked.steps), jnp.asarray(asked.allowed)
+        steps, start = to_device((asked.steps, asked.allowed))
         allowed = start
         if asked.limited:
-            start = budgets.finite_horizon_budget(allowed, 0.0, steps[..., None], self.actor.cost_discount)
+            start = _starting_budget(allowed, steps, self.actor.cost_discount)
         bounds = None
         if within is not None:
             bounds = jnp.broadcast_to(jnp.stack(within), (*steps.shape, 2, self.spec.observation_size))

@@ -77,11 +77,16 @@ def read_header(path: str | os.PathLike, kind: str, *also: str) -> dict[str, Any
     return header
 
 
+def to_device(tree: Any) -> Any:
+    """The arrays of a tree, copied to the device. `jnp.asarray` would compile a program for each shape."""
+    return jax.tree.map(lambda x: jax.device_put(np.array(x)), tree)  # a copy: on a CPU it would be shared
+
+
 def read_tensors(
     path: str | os.PathLike,
     like: T,
     header: dict[str, Any],
-    as_array: Callable[[np.ndarray], Any] = jax.numpy.asarray,
+    as_array: Callable[[np.ndarray], Any] = to_device,
 ) -> T:
     """The arrays of a file as a tree like `like`, whose names, shapes and types they must have.
 

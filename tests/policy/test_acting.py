@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import os
 import warnings
+from functools import cache
 
 import equinox as eqx
 import jax
@@ -15,7 +16,8 @@ from tiny_log_maker import make_log
 from bcrl.assess import evaluate
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser, Spec, blank_actor
+from bcrl.learn.units import Units
 from bcrl.policy import Policy, load
 from bcrl.train.run import fit
 
@@ -23,6 +25,7 @@ RULES = ["finite-horizon", "soft", "direct", "min"]
 STEPS = 6
 
 
+@cache
 def untrained(k: int = 1, **options) -> Policy:
     """Random networks with costs of a size where rules differ and the fallback comes in; made by numpy."""
     log = make_log(k)
@@ -38,6 +41,14 @@ def untrained(k: int = 1, **options) -> Policy:
     normaliser = Normaliser.of(log.observations)
     actor = method.actor(state, method.prepare(log, normaliser), normaliser, spec)
     return Policy(actor, method, spec, {"seed": 0})
+
+
+def blank(method, log) -> Policy:
+    """Networks as they are made, where what they have learned does not matter."""
+    units = Units.of(log, method)
+    spec = Spec.of(units.log_inside(log), 1)
+    actor = jax.jit(blank_actor, static_argnums=(0, 1))(units.inside(method), spec)
+    return Policy(actor, method, spec, {}, units)
 
 
 @pytest.fixture(
@@ -56,6 +67,25 @@ def policy(request) -> Policy:
 def given(costs: np.ndarray):
     """As a user gives it for one episode: a number for one cost, since a list would be a batch."""
     return float(costs[0]) if len(costs) == 1 else costs
+
+
+# The policy's networks as programs: outside of one, every operation is compiled by itself.
+
+
+@eqx.filter_jit
+def least_cost(actor, features):
+    return actor.least_cost(features)
+
+
+@eqx.filter_jit
+def cost_to_go(actor, features, action):
+    return actor.cost_to_go(features, action)
+
+
+@eqx.filter_jit
+def means(actor, features, shown):
+    """Of the policy, shown a slack or a budget, and of the fallback."""
+    return actor.actor(jnp.append(features, shown))[0], actor.fallback(features)[0]
 
 
 class Tracker:
@@ -84,7 +114,7 @@ class Tracker:
         return np.append(normal, min(self.t / self.log_horizon, 1.0))
 
     def slack(self, rule: str, features: np.ndarray) -> np.ndarray:
-        least = self.factor * np.asarray(self.actor.least_cost(jnp.asarray(features, jnp.float32)))
+        least = self.factor * np.asarray(least_cost(self.actor, features.astype(np.float32)))
         horizon = self.convert() - least
         return {
             "finite-horizon": horizon,
@@ -96,22 +126,22 @@ class Tracker:
     def wanted(self, rule: str, features: np.ndarray) -> tuple[np.ndarray, bool]:
         """The action, and whether it is the fallback's."""
         slack = self.slack(rule, features)
-        rows = jnp.asarray(features, jnp.float32)
-        if np.any(slack < self.actor.fallback_below):
-            return np.asarray(self.actor.fallback(rows)[0]), True
-        least = self.factor * np.asarray(self.actor.least_cost(rows))
+        rows = features.astype(np.float32)
+        least = self.factor * np.asarray(least_cost(self.actor, rows))
         shown = slack if self.actor.tracking == "soft" else slack + least
         shown = np.log1p(np.clip(shown, 0, self.limit))
-        action = self.actor.actor(jnp.append(rows, jnp.asarray(shown, jnp.float32)))[0]
-        cost = self.factor * np.asarray(self.actor.cost_to_go(rows, action))
+        action, careful = map(np.asarray, means(self.actor, rows, shown.astype(np.float32)))
+        if np.any(slack < self.actor.fallback_below):
+            return careful, True
+        cost = self.factor * np.asarray(cost_to_go(self.actor, rows, action))
         if self.checks and np.any(cost > slack + least):
-            return np.asarray(self.actor.fallback(rows)[0]), True
-        return np.asarray(action), False
+            return careful, True
+        return action, False
 
     def move(self, features: np.ndarray, action: np.ndarray, cost: np.ndarray) -> None:
-        rows = jnp.asarray(features, jnp.float32)
-        cost_to_go, least = self.actor.cost_to_go(rows, jnp.asarray(action)), self.actor.least_cost(rows)
-        charge = self.factor * np.asarray(cost_to_go - least)
+        rows = features.astype(np.float32)
+        critic, value = cost_to_go(self.actor, rows, action), least_cost(self.actor, rows)
+        charge = self.factor * (np.asarray(critic) - np.asarray(value))
         self.soft = np.minimum((self.soft - charge) / self.gamma, self.limit)
         self.budget = np.minimum((self.budget - cost) / self.gamma, self.limit)
         self.spent = self.spent + cost
@@ -167,7 +197,7 @@ def test_a_bare_budget_needs_no_horizon(policy):
     direct = policy.start(budget=given(delta), execution="direct")
     direct.act(seen)
     features = policy.learned.features(jnp.asarray(seen), jnp.zeros((), jnp.int32))
-    least = factor * np.asarray(policy.learned.least_cost(features))
+    least = factor * np.asarray(least_cost(policy.learned, features))
     np.testing.assert_allclose(direct.slack, delta - least, rtol=1e-5, atol=1e-5)
     for rule in ("finite-horizon", "min"):
         with pytest.raises(BCRLError, match="needs threshold"):
@@ -228,8 +258,7 @@ def test_restart_begins_the_marked_episodes_anew(policy):
 def test_restart_of_cloned_policies(tiny_log):
     from bcrl.learn.baselines.bc import BCAll
 
-    policy = fit(tiny_log, BCAll(hidden=(8,), batch_size=16), steps=2, log_every=2).policy()
-    batch = policy.start(threshold=[5.0, 7.0])
+    batch = blank(BCAll(hidden=(8,)), tiny_log).start(threshold=[5.0, 7.0])
     batch.act(np.zeros((2, 6)))
     batch.observe([1.0, 1.0])
     batch.restart([True, False])
@@ -262,7 +291,7 @@ def test_the_best_safe_candidate_is_taken():
         twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
         return options, cost[:, 0], jnp.minimum(*twins)
 
-    act, cost_of = eqx.filter_jit(actor.act), eqx.filter_jit(actor.cost_to_go)
+    act = eqx.filter_jit(actor.act)
     for _ in range(12):
         seen = rng.normal(size=6).astype(np.float32)
         features, least, careful = see(seen)
@@ -278,7 +307,7 @@ def test_the_best_safe_candidate_is_taken():
             best = max(np.flatnonzero(safe), key=lambda i: worth[i])
             np.testing.assert_allclose(action, options[best], atol=1e-5)
             assert not insight.fallback
-            assert factor * float(cost_of(features, action)[0]) <= float(budget[0]) + 1e-5
+            assert factor * float(cost_to_go(actor, features, action)[0]) <= float(budget[0]) + 1e-5
         else:
             assert insight.fallback
             np.testing.assert_allclose(action, np.clip(careful, -1, 1), atol=1e-5)
@@ -311,7 +340,7 @@ def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
     np.testing.assert_allclose(episode.slack, [slack], atol=1e-5)
     assert bool(episode.fallback) == fallback
     features = policy.learned.normaliser(jnp.asarray(seen, jnp.float32))
-    same = np.allclose(action, policy.learned.fallback(features)[0], atol=1e-6)
+    same = np.allclose(action, means(policy.learned, features, np.zeros(1, np.float32))[1], atol=1e-6)
     assert same == fallback
 
 
@@ -325,14 +354,19 @@ def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
     policy = untrained(k, fallback_draws=8, **options)
     actor, seen = policy.learned, jnp.ones(6)
     memory = actor.start(jax.random.key(5), policy.goal(threshold=given(np.zeros(k)), horizon=9))
-    action, _, insight = actor.act(memory, seen)
+    action, _, insight = eqx.filter_jit(actor.act)(memory, seen)
     assert insight.fallback
 
-    features = actor.features(seen, memory.step)
-    mean, log_std = map(np.asarray, actor.fallback(features))
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 0), 1)
-    drawn = np.clip(mean + np.exp(log_std) * np.asarray(jax.random.normal(key, (8, 2))), -1, 1)
-    cost = np.array([np.asarray(actor.cost_to_go(features, jnp.asarray(one))) for one in drawn])
+    @jax.jit
+    def draw():
+        """What the fallback says of this state, and its noise."""
+        features = actor.features(seen, memory.step)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 0), 1)
+        return features, *actor.fallback(features), jax.random.normal(key, (8, 2))
+
+    features, mean, log_std, noise = map(np.asarray, draw())
+    drawn = np.clip(mean + np.exp(log_std) * noise, -1, 1)
+    cost = np.array([np.asarray(cost_to_go(actor, features, one)) for one in drawn])
     weight = np.exp(-options["fallback_beta"] * cost @ np.array(options.get("cost_weights", (1.0,) * k)))
     np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
 
@@ -344,8 +378,9 @@ def test_the_sharper_the_draws_the_cheaper_the_fallback():
         policy = untrained(fallback_draws=64, fallback_beta=beta)
         actor = policy.learned
         goal = policy.goal(threshold=0.0, horizon=9)
-        action = actor.act(actor.start(jax.random.key(1), goal), seen)[0]
-        found.append(float(actor.cost_to_go(actor.features(seen, jnp.zeros((), jnp.int32)), action)[0]))
+        action = eqx.filter_jit(actor.act)(actor.start(jax.random.key(1), goal), seen)[0]
+        features = actor.features(seen, jnp.zeros((), jnp.int32))
+        found.append(float(cost_to_go(actor, features, action)[0]))
     assert found == sorted(found, reverse=True)
     assert found[0] > found[-1] + 0.01
 
@@ -448,8 +483,8 @@ def test_every_action_is_paid_for(tiny_policy):
 def test_a_policy_that_needs_the_reward_is_not_told_zero(tiny_log):
     from bcrl.learn.baselines.cdt import CDT
 
-    method = CDT(width=8, layers=1, heads=1, batch_size=8, context=2)
-    episode = fit(tiny_log, method, steps=1, log_every=1).policy().start(threshold=5)
+    method = CDT(width=8, layers=1, heads=1, context=2)
+    episode = blank(method, tiny_log).start(threshold=5)
     episode.act(np.zeros(6))
     with pytest.raises(BCRLError, match=r"cdt needs the reward too: observe\(cost, reward\)"):
         episode.observe(1.0)

@@ -6,6 +6,7 @@ episode in one batch.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -69,8 +70,8 @@ def roll_out(
         calibrated=calibrated,
     )
     if world.engine == "scan":
-        keys = jnp.tile(jax.random.split(jax.random.key(seed), episodes), len(thresholds))
-        states, begun, keys = _begin(policy.actor, cast(JaxWorld, world), goal, keys)
+        key = jax.random.key(seed)
+        states, begun, keys = _begin(policy.actor, cast(JaxWorld, world), goal, key, shape)
         rows, steps = scan(
             policy.actor, cast(JaxWorld, world), states, begun, keys, record=record is not None
         )
@@ -113,9 +114,9 @@ class _Running(NamedTuple):
 
     state: Any
     memory: Any
-    cost: jax.Array
-    reward: jax.Array
-    alive: jax.Array
+    cost: jax.Array | np.ndarray
+    reward: jax.Array | np.ndarray
+    alive: jax.Array | np.ndarray
 
 
 def scan(
@@ -139,21 +140,28 @@ def scan(
     """
     steps, count = keys.shape
     length = -(-steps // -(-steps // SEGMENT))  # equal segments, so that one program runs them all
-    keys = jnp.concatenate([keys, keys[: -steps % length]])
-    zero = jnp.zeros(count)
-    now = _Running(states, begun, jnp.zeros((count, world.cost_count)), zero, zero == 0)
+    # By numpy and in one program: outside of one, jax would compile every operation for each shape.
+    zero = np.zeros(count, np.float32)
+    now = _Running(states, begun, np.zeros((count, world.cost_count), np.float32), zero, zero == 0)
     parts = []
-    for low in range(0, steps, length):
-        part, bounds = keys[low : low + length], jnp.array([low, steps])
+    for low, part in zip(range(0, steps, length), _cut(keys, length), strict=True):
+        bounds = np.array([low, steps], np.int32)
         now, recorded = _segment(actor, world, observe or world.observe, record, begun, now, part, bounds)
         parts.append(recorded)
-        ended = not now.alive.any()
+        ended = not np.asarray(now.alive).any()
         tick(steps - low if ended else min(length, steps - low))
         if ended:
             break
     rows, trace = jax.tree.map(lambda *pieces: np.concatenate(pieces)[:steps], *parts)
     _check(rows, world)
     return rows, trace
+
+
+@partial(jax.jit, static_argnames="length")
+def _cut(keys: jax.Array, length: int) -> list[jax.Array]:
+    """Segments of one length; the last is filled with keys that are not used."""
+    filled = jnp.concatenate([keys, keys[: -len(keys) % length]])
+    return [filled[low : low + length] for low in range(0, len(keys), length)]
 
 
 def _check(rows: np.ndarray, world: JaxWorld) -> None:
@@ -169,8 +177,12 @@ def _check(rows: np.ndarray, world: JaxWorld) -> None:
 
 
 @eqx.filter_jit
-def _begin(actor: Actor, world: JaxWorld, goal: Goal, keys: jax.Array) -> tuple[Any, Any, jax.Array]:
-    """First states, first memories, and the keys (steps, n) of the world's steps."""
+def _begin(
+    actor: Actor, world: JaxWorld, goal: Goal, key: jax.Array, shape: tuple[int, int]
+) -> tuple[Any, Any, jax.Array]:
+    """First states, first memories, and the keys (steps, n) of the world's steps; alike at all thresholds."""
+    thresholds, episodes = shape
+    keys = jnp.tile(jax.random.split(key, episodes), thresholds)
 
     def one(goal: Goal, key: jax.Array) -> tuple[Any, Any, jax.Array]:
         reset, act, move = jax.random.split(key, 3)
@@ -189,7 +201,7 @@ def _segment(
     begun: Any,
     now: _Running,
     keys: jax.Array,
-    bounds: jax.Array,
+    bounds: np.ndarray,
 ) -> tuple[_Running, Any]:
     """Some steps of all episodes; the ones that have ended stay where they are."""
 

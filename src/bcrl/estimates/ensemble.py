@@ -25,7 +25,7 @@ from bcrl.learn.batch import Rows
 from bcrl.learn.networks import MLP
 from bcrl.learn.options import MOST_ENTRIES
 from bcrl.progress import progress
-from bcrl.tensors import read_header, read_tensors, write_tensors
+from bcrl.tensors import read_header, read_tensors, to_device, write_tensors
 
 RATE = 2e-3
 BATCH = 256
@@ -138,7 +138,7 @@ class Model(eqx.Module):
     def member(self, index: int) -> tuple[Member, Array]:
         """The networks of one member and its residuals."""
         # By numpy: jax would compile a program for each shape.
-        return jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), (self.members, self.residuals))
+        return to_device(jax.tree.map(lambda x: np.asarray(x)[index], (self.members, self.residuals)))
 
     def check(self, data: Dataset) -> None:
         """Refuses another log than the one the model was learned from."""

@@ -31,11 +31,14 @@ class BudgetedActor(TrackingActor):
         """The policy's mean action, or the best of several that are drawn; the fallback's without slack."""
         mean, log_std = self.actor(self.policy_inputs(features, slack, cost_value))
         action, allowed = mean, jnp.all(slack >= self.fallback_below)
-        draws = max(memory.goal.candidates, int(self.guarded))
-        if draws:
+        draws, budget = memory.goal.candidates, slack + cost_value
+        if draws > 1:
             key = jax.random.fold_in(memory.key, memory.step)
-            action, some_safe = self.best_candidate(features, mean, log_std, slack + cost_value, key, draws)
+            action, some_safe = self.best_candidate(features, mean, log_std, budget, key, draws)
             allowed &= some_safe
+        elif draws or self.guarded:  # one candidate is the mean: nothing to draw or to compare
+            cost = self.safety_factor * self.cost_to_go(features[None], mean[None])
+            allowed &= budgets.is_safe(cost, budget)[0]
         action = jnp.where(allowed, action, self.careful(memory, features))
         return jnp.clip(action, -1.0, 1.0), allowed
 
@@ -65,10 +68,7 @@ class BudgetedActor(TrackingActor):
         key: PRNGKeyArray,
         draws: int,
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
-        """Of n drawn actions the best by Q_R among those with Q_C ≤ δ, and whether there was one.
-
-        The first is the mean, so that one draw asks only whether that is safe.
-        """
+        """Of n drawn actions, the first the mean, the best by Q_R among those with Q_C ≤ δ; is there one?"""
         actions = drawn(mean, log_std, key, draws).at[0].set(mean)
         cost, worth = self.compared(features, actions, budget)
         safe = budgets.is_safe(cost, budget)

@@ -28,7 +28,7 @@ from bcrl.learn.units import Units
 from bcrl.policy import Policy, load_learned, read_meaning, read_options, read_spec
 from bcrl.progress import Tick, progress
 from bcrl.runtime import ObservedRange
-from bcrl.tensors import tensors_sha256
+from bcrl.tensors import tensors_sha256, to_device
 from bcrl.train.checks import check_arguments
 from bcrl.train.cost_critics import adopted_normaliser, with_cost_critics
 from bcrl.train.folder import RunFolder, from_partial, read_config, read_metrics
@@ -72,7 +72,7 @@ class Run:
             return load_learned(self.folder / f"policy-{seed}.bcrl")
         index = self.seeds.index(seed)
         # By numpy: jax would compile a program for each shape.
-        one = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), self.state)
+        one = to_device(jax.tree.map(lambda x: np.asarray(x)[index], self.state))
         learned = self.units.inside(self.method).actor(one, self.arrays, self.normaliser, self.spec)
         provenance = {**self.provenance, "seed": seed}
         return Policy(
