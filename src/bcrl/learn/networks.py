@@ -5,13 +5,11 @@ train loop stacks seeds the same way. Input is any batch of rows, `(..., feature
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 Activation = Literal["relu", "tanh", "mish", "silu"]
@@ -38,9 +36,9 @@ class MLP(eqx.Module):
         activation: Activation = "relu",
     ):
         keys = jax.random.split(key, len(sizes) - 2 + heads)
-        hidden = len(sizes) - 2
-        drawn = _weights(keys, [*pairwise(sizes[:-1]), *[(sizes[-2], sizes[-1])] * heads])
-        self.weights = (*drawn[:hidden], jnp.concatenate(drawn[hidden:], axis=1))
+        hidden = zip(keys, sizes[:-2], sizes[1:-1], strict=False)
+        last = [_weights(k, sizes[-2], sizes[-1]) for k in keys[len(sizes) - 2 :]]
+        self.weights = (*(_weights(k, i, o) for k, i, o in hidden), jnp.concatenate(last, axis=1))
         self.biases = tuple(jnp.zeros(w.shape[1]) for w in self.weights)
         self.norms = tuple((jnp.ones(n), jnp.zeros(n)) for n in sizes[1:-1]) if layer_norm else ()
         self.dropout = dropout
@@ -60,22 +58,10 @@ class MLP(eqx.Module):
         return x @ self.weights[-1] + self.biases[-1]
 
 
-def _weights(keys: PRNGKeyArray, shapes: Sequence[tuple[int, int]]) -> list[Float[Array, "i o"]]:
+def _weights(key: PRNGKeyArray, inputs: int, outputs: int) -> Float[Array, "i o"]:
     """Gaussian with the spread of an orthogonal(√2) matrix: equally good here, and needs no factorisation,
-    which takes long to compile on a GPU and can hang on small CPUs.
-
-    A draw's n-th number depends on its key and n alone, so a small draw is the beginning of a large one: all
-    are drawn as large as the largest, which is one program to compile and not one for each shape.
-    """
-    most = max(i * o for i, o in shapes)
-    # jax.random.normal in two parts: a compiler makes one factor of √2 and the spread only side by side.
-    zero = np.zeros((), jnp.result_type(float))
-    low = np.nextafter(zero - 1, zero)
-    draws = jax.lax.erf_inv(jax.vmap(lambda key: jax.random.uniform(key, (most,), minval=low))(keys))
-    return [
-        2.0**0.5 * draw[: i * o].reshape(i, o) * (2.0 / max(i, o)) ** 0.5
-        for draw, (i, o) in zip(draws, shapes, strict=True)
-    ]
+    which takes long to compile on a GPU and can hang on small CPUs."""
+    return jax.random.normal(key, (inputs, outputs)) * (2.0 / max(inputs, outputs)) ** 0.5
 
 
 def ensemble(sizes: Sequence[int], key: PRNGKeyArray, members: int = 2) -> MLP:
