@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_reasons, span
+from bcrl.cli.model_options import OVER, ModelOptions
+from bcrl.cli.terminal import next_step, print_columns, print_reasons, share, span
 
 if TYPE_CHECKING:
     from bcrl.estimates.estimating import ThresholdEstimate
@@ -65,18 +65,20 @@ def _worth_calibrating(row: "ThresholdEstimate") -> bool:
 
 def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
     """A table of 80 columns at most, then the reasons of lights that are not green."""
-    heads = (["seed"] if several else []) + ["threshold", "cost", "return", "fallback", "light"]
+    heads = (["seed"] if several else []) + ["threshold", "cost", "over", "return", "fallback", "light"]
     cells = []
     for row in rows:
         numbers = [
             f"{row.threshold:g}",
             f"{row.cost:.4g} ({span(row.cost_low, row.cost_high)})",
+            share(row.over_share),
             f"{row.return_:.4g} ({span(row.return_low, row.return_high)})",
-            f"{row.fallback_share:.0%}",
+            share(row.fallback_share),
             row.light,
         ]
         cells.append(([str(row.seed)] if several else []) + numbers)
     print_columns(heads, cells)
+    print(OVER)
     print_reasons(
         (f"{row.threshold:g}", reason)
         for row in rows

@@ -75,8 +75,9 @@ def _headline(lines: Sequence[EstimateCurve], row: ThresholdEstimate, digits: tu
     cost, earned = _triples(row)
     return (
         f"Told {row.threshold:g}, the policy is estimated to cost {words.interval(cost, digits[0])} an "
-        f"episode and to earn {words.interval(earned, digits[1])}. The light is {row.light}: "
-        f"{MEANS[Light(row.light)]}."
+        f"episode and to earn {words.interval(earned, digits[1])}. By the model, "
+        f"{words.percent(row.over_share)} of single episodes cost more than {row.threshold:g}. "
+        f"The light is {row.light}: {MEANS[Light(row.light)]}."
     )
 
 
@@ -196,7 +197,10 @@ def _where(at: Sequence[tuple[str, float]], lines: Sequence[EstimateCurve]) -> s
 
 
 def _numbers(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: Dataset | None) -> HTML:
-    note = "Fallback: steps that the least-cost fallback decides. Intervals are model-based."
+    note = (
+        "Over: simulated episodes that cost more than the threshold, the model's own count, without an "
+        "interval. Fallback: steps that the least-cost fallback decides. Intervals are model-based."
+    )
     if any(line.truth for line in lines):
         note += " Simulated: means over episodes in a world, with 95 % intervals."
     tables = [
@@ -207,10 +211,10 @@ def _numbers(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: D
 
 def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None) -> list[Piece]:
     told, true = dict(line.calibrated), {summary.threshold: summary for summary in line.truth}
-    heads = ["threshold", "light", "cost", "return", "fallback"]
+    heads = ["threshold", "light", "cost", "over", "return", "fallback"]
     heads += ["told (calibrated)"] if told else []
     heads += ["best logged return"] if dataset is not None else []
-    heads += ["simulated cost", "simulated return"] if true else []
+    heads += ["simulated cost", "simulated over", "simulated return"] if true else []
     best = None if dataset is None else best_logged(dataset, line.thresholds)
     rows = []
     for i, row in enumerate(line.rows):
@@ -218,6 +222,7 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
         cells: list[Piece] = [
             element("td", light_mark(row.light)),
             cell(cost, digits[0]),
+            element("td", words.percent(row.over_share)),
             cell(earned, digits[1]),
             element("td", words.percent(row.fallback_share)),
         ]
@@ -227,8 +232,11 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
             cells.append(element("td", "none" if np.isnan(best[i]) else f"{best[i]:.{digits[1]}f}"))
         if true:
             known = true.get(row.threshold)
-            cells.append(element("td", "–") if known is None else cell(known.episode_cost, digits[0]))
-            cells.append(element("td", "–") if known is None else cell(known.episode_return, digits[1]))
+            cells += [element("td", "–")] * 3 if known is None else [
+                cell(known.episode_cost, digits[0]),
+                element("td", words.percent(known.violation_rate)),
+                cell(known.episode_return, digits[1]),
+            ]  # fmt: skip
         rows.append(element("tr", [element("th", f"{row.threshold:g}", scope="row"), cells]))
     others = [pair for pair in line.calibrated if pair[0] not in line.thresholds]
     after = [f"Calibrated too: {'; '.join(f'to keep {k:g}, tell it {x:.4g}' for k, x in others)}."] * bool(

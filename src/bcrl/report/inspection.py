@@ -162,6 +162,7 @@ def evaluation_rows(facts: Inspection, path: str | os.PathLike) -> list[dict[str
             {
                 "threshold": row.threshold,
                 "cost": (row.cost, row.cost_low, row.cost_high),
+                "over": row.over_share,
                 "return": (row.return_, row.return_low, row.return_high),
                 "verdict": row.light,
                 "what": "estimated from the log alone",
@@ -175,6 +176,7 @@ def evaluation_rows(facts: Inspection, path: str | os.PathLike) -> list[dict[str
             {
                 "threshold": line.threshold,
                 "cost": (line.episode_cost.mean, line.episode_cost.low, line.episode_cost.high),
+                "over": line.violation_rate,
                 "return": (line.episode_return.mean, line.episode_return.low, line.episode_return.high),
                 "verdict": str(line.kept),
                 "what": f"{line.episodes:,} episodes in {', '.join(sorted({row.world for row in found}))}",
