@@ -279,8 +279,7 @@ def _largest_costs(known: Dataset | Policy) -> list[float]:
     """What an episode can cost at most, for each cost."""
     if isinstance(known, Dataset):
         return [float(cost) * known.horizon for cost in known.max_cost]
-    each = zip(known.spec.max_cost, known.units.cost, strict=True)
-    return [cost * unit * known.spec.horizon for cost, unit in each]
+    return (known.largest_costs * known.spec.horizon).tolist()
 
 
 def _triples(row: ThresholdEstimate) -> tuple[Estimate, Estimate]:

@@ -80,12 +80,12 @@ def _learned(policy: Policy, about: dict[str, Any], speed: bool) -> Inspection:
     options = dataclasses.asdict(policy.method)  # type: ignore[call-overload]
     changed = dict(other_options(policy.method))
     spec = dataclasses.asdict(policy.spec)
-    largest = [c * unit for c, unit in zip(spec.pop("max_cost"), policy.units.cost, strict=True)]
+    del spec["max_cost"]
     first, each = _timed(policy) if speed else (None, None)
     return Inspection(
         **about,
         method=policy.method.name,
-        sizes={**spec, "largest_costs": largest},
+        sizes={**spec, "largest_costs": policy.largest_costs.tolist()},
         parameters=sum(np.size(leaf) for leaf in jax.tree.leaves(policy.learned)),
         changed=changed,
         defaults={name: value for name, value in options.items() if name not in changed},
