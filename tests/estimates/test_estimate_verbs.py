@@ -156,6 +156,11 @@ def test_choose_ranks_every_policy(said):
             "nothing is logged past",
         ),
         ("estimate run --thresholds 5 --data log.npz --out estimates.txt", "unknown suffix '.txt'"),
+        (
+            "estimate run --thresholds 5 --data log.npz --out run/metrics.csv",
+            "run/metrics.csv exists; choose",
+        ),
+        ("evaluate run --world point-circle --thresholds 5 --out log.npz", "log.npz exists; choose another"),
         ("estimate gone --thresholds 5 --data log.npz", "gone: no such file or folder"),
         ("calibrate run/policy-0.bcrl --thresholds 5 --data log.npz --out a.npz", "unknown suffix"),
         ("choose --data log.npz", "no run was given"),

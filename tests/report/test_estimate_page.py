@@ -242,8 +242,13 @@ def test_the_verb_tells_estimates_from_results(make_results, dataset, tmp_path, 
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     for wrong in (["results.csv", "--truth", "results.csv"], ["estimates.csv", "--scenarios", "sea.npz"]):
         with pytest.raises(SystemExit, match="2"):
-            main(["report", *wrong, "--out", "page.html"])
+            main(["report", *wrong, "--out", "page.html", "--overwrite"])
+    for words in ("page.html", "another.html --figure picture.png"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["report", "estimates.csv", "--out", *words.split()])
     messages = capsys.readouterr().err
+    assert "--out page.html exists; choose another name or give --overwrite" in messages
+    assert "--figure picture.png exists" in messages
     assert "--truth is for estimates, but results.csv holds results" in messages
     assert "--scenarios is for results of ships, but estimates.csv holds estimates" in messages
 

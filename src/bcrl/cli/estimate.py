@@ -28,6 +28,8 @@ class Command(ModelOptions):
     starts: int = 128
     out: Path | None = None
     """File for one row per policy and threshold, estimates.csv."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace the file if it exists."""
 
     def run(self) -> None:
         from bcrl.cli.out import check_file
@@ -36,7 +38,7 @@ class Command(ModelOptions):
         from bcrl.train.folder import policy_files
 
         if self.out is not None:
-            check_file(self.out, (".csv",), overwrite=True)
+            check_file(self.out, (".csv",), self.overwrite)
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]
         data = self.read_log()

@@ -14,6 +14,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy, load
+from bcrl.progress import progress
 from bcrl.report.facts import other_options
 
 STEPS = 100
@@ -123,14 +124,16 @@ def _timed(policy: Policy) -> tuple[float, float]:
     cost, threshold = np.zeros(policy.spec.cost_count), np.ones(policy.spec.cost_count)
     spent, begun = [], time.perf_counter()
     first = math.nan
-    while len(spent) < STEPS:
-        episode = policy.start(threshold=threshold if len(threshold) > 1 else 1.0)
-        for _ in range(min(policy.spec.horizon, STEPS)):
-            before = time.perf_counter()
-            episode.act(seen)
-            spent.append(time.perf_counter() - before)
-            first = time.perf_counter() - begun if math.isnan(first) else first
-            episode.observe(cost, 0.0)
+    with progress("timing actions", STEPS, "actions") as tick:
+        while len(spent) < STEPS:
+            episode = policy.start(threshold=threshold if len(threshold) > 1 else 1.0)
+            for _ in range(min(policy.spec.horizon, STEPS - len(spent))):
+                before = time.perf_counter()
+                episode.act(seen)
+                spent.append(time.perf_counter() - before)
+                first = time.perf_counter() - begun if math.isnan(first) else first
+                episode.observe(cost, 0.0)
+                tick()
     return first, 1e3 * median(spent)
 
 
