@@ -100,6 +100,18 @@ def test_the_table_holds_the_rows_with_light_and_best_logged_episode(dataset):
     assert [line[1] for line in lines] == ["■ red", "▲ amber", "● green", "● green"]
 
 
+def test_units_stand_where_the_schema_knows_them():
+    policy = untrained()
+    policy.schema = Schema(cost_names=("overheat",), units={"overheat": "min", "reward": "EUR"})
+    page = estimate_page(Estimates(ROWS), policies=[policy])
+    head = cells(page)[0]
+    assert head == ["threshold [min]", "light", "cost [min]", "over", "return [EUR]", "fallback"]
+    for words in ("threshold it is told [min]", "cost of an episode [min]", "return of an episode [EUR]"):
+        assert words in page
+    assert "cost 18.0 (17.0 to 19.0) min an episode and to earn 120 (110 to 130) EUR" in text_of(page)
+    assert "[" not in " ".join(cells(estimate_page(Estimates(ROWS)))[0])
+
+
 def test_the_best_logged_episode_is_within_the_threshold(dataset):
     costs, returns = dataset.episode_costs.ravel(), dataset.episode_returns
     found = best_logged(dataset, np.array([-1.0, 0.0, 2.0, 2.5, 99.0]))

@@ -125,7 +125,7 @@ class Command:
 
         def picture() -> "Figure":
             lines = estimate_curves(estimates, known["dataset"], known["policies"], truth)
-            return draw_estimates(lines, known["dataset"])
+            return draw_estimates(lines, known["dataset"], known["policies"])
 
         self._draw(partial(write_report, estimates, self.out, truth=truth, more=more, **known), picture)
         print(f"{len(estimates):,} estimates: {self.out}{f', {self.figure}' if self.figure else ''}")

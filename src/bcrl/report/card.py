@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.errors import printable
+from bcrl.report.facts import MOST_NAMES
 from bcrl.report.inspection import Inspection, log_summary
 from bcrl.report.words import percent
 
 Pairs = list[tuple[str, str]]
-MOST_NAMES = 12
 
 
 def file_pairs(facts: Inspection) -> Pairs:
