@@ -89,8 +89,7 @@ def plan_episodes(
         codes, times = codes[rows], None if times is None else times[rows]
     rows, code, time = _sort(rows, codes, times, mapping, account, name)
     if time is not None:
-        kept = _once(rows, code, time, second, marks, mapping, account, name, same)
-        rows, code, time = rows[kept], code[kept], time[kept]
+        rows, code, time = _once(rows, code, time, second, marks, mapping, account, name, same)
     last = np.append(code[1:] != code[:-1], True)
     if time is not None:
         split = _gaps(time, last, second, mapping, account)
@@ -155,27 +154,28 @@ def _once(
     account: Account,
     name: Callable[[Any], str],
     same: Callable[[Ints, Ints], Bools],
-) -> Ints:
-    """Places of one row for each episode and time. Copies are left out; of others the map says which."""
+) -> tuple[Ints, Ints, NDArray[Any]]:
+    """One row for each episode and time. Exact copies are left out; of other rows the map says which."""
 
-    def again(kept: Ints) -> Bools:
+    def again() -> Bools:
         """Whether the row before has the same episode and time."""
-        return np.append(False, (code[kept[1:]] == code[kept[:-1]]) & (time[kept[1:]] == time[kept[:-1]]))
+        return np.append(False, (code[1:] == code[:-1]) & (time[1:] == time[:-1]))
 
-    kept = np.arange(len(rows))
-    later = np.flatnonzero(again(kept))
-    one, two = rows[later - 1], rows[later]
-    copies = later[same(one, two) & (marks[one] == marks[two])] if later.size else later
-    account.repaired(copies.size, "exact copies of another row left out: harmless")
-    kept = np.delete(kept, copies)
-    twice = again(kept)
+    twice = again()
     if not twice.any():
-        return kept
+        return rows, code, time
+    one, two = rows[:-1][twice[1:]], rows[twice]
+    copies = twice.copy()
+    copies[twice] = same(one, two) & (marks[one] == marks[two])
+    account.repaired(copies.sum(), "exact copies of another row left out: harmless")
+    rows, code, time = rows[~copies], code[~copies], time[~copies]
+    twice = again()
+    if not twice.any():
+        return rows, code, time
     place = int(np.argmax(twice))
-    first, other = (rows[kept[i]] + 1 for i in (place - 1, place))
-    at = time[kept[place]]
+    first, other, at = rows[place - 1] + 1, rows[place] + 1, time[place]
     when = np.datetime_as_string(np.datetime64(int(at), "us"), "s") if second > 1 else f"{at:.10g}"
-    whose = f"episode {brief(name(code[kept[place]]), 80)}, " if mapping.episode else ""
+    whose = f"episode {brief(name(code[place]), 80)}, " if mapping.episode else ""
     if mapping.duplicates == "error":
         raise fault(
             account.source,
@@ -187,7 +187,8 @@ def _once(
         f"rows of a time that came before, with other values: the {mapping.duplicates} kept, such as of rows "
         f"{first:,} and {other:,} ({whose}time {when})",
     )
-    return kept[~(twice if mapping.duplicates == "first" else np.append(twice[1:], False))]
+    kept = ~(twice if mapping.duplicates == "first" else np.append(twice[1:], False))
+    return rows[kept], code[kept], time[kept]
 
 
 def _gaps(time: NDArray[Any], last: Bools, second: float, mapping: TableMap, account: Account) -> Bools:
