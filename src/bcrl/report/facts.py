@@ -86,7 +86,7 @@ def _spread(spread: dict[str, float], unit: str) -> str:
     numbers = (
         f"{spread['min']:.1f} to {spread['max']:.1f}, median {spread['q50']:.1f}, mean {spread['mean']:.1f}"
     )
-    return labelled(numbers, unit)
+    return f"{numbers} {unit}" if unit else numbers
 
 
 def _named(schema: Schema, kind: str) -> str:
