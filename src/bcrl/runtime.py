@@ -123,6 +123,7 @@ class CheckedPolicy:
 
     name: str
     spec: Any
+    units: Any
     schema: Any
     calibration: Any
     observed: ObservedRange | None
@@ -133,6 +134,15 @@ class CheckedPolicy:
         """The parts of the schema that the file has: names and units of columns, for messages."""
         parts = self.schema if isinstance(self.schema, dict) else self.schema.to_dict()
         return {name: value for name, value in parts.items() if value}
+
+    @property
+    def largest_costs(self) -> np.ndarray:
+        """(k,) the largest cost of a step: the declared one, or else that of the log."""
+        return np.multiply(self.spec.max_cost, getattr(self.units, "cost", self.units))
+
+    def above_largest(self, costs: ArrayLike) -> np.ndarray:
+        """Which costs of a step, (..., k), are above the largest; float32 is rounded."""
+        return np.asarray(costs) > 1.00001 * self.largest_costs
 
     def asked(
         self,
@@ -257,6 +267,7 @@ class CheckedEpisode:
         self._range = policy.range_for(out_of_range)
         self._warns = out_of_range == "warn"
         self._seen = self._beyond = 0
+        self._warns_of_cost = True
 
     def __repr__(self) -> str:
         steps = f"step {self._count.max():,} of {self._horizon.max():,}"
@@ -298,7 +309,10 @@ class CheckedEpisode:
         return action.argmax(-1) if self.policy.spec.discrete else action
 
     def observe(self, cost: ArrayLike, reward: ArrayLike | None = None) -> None:
-        """Tells the episode what its last action cost (and earned, where the policy needs to know)."""
+        """Tells the episode what its last action cost (and earned, where the policy needs to know).
+
+        The first cost above the largest one that the policy knows is a warning. It is charged like any other.
+        """
         self._ready()
         if not self._acted:
             raise BCRLError("observe comes after act: no action is waiting for its cost")
@@ -316,6 +330,9 @@ class CheckedEpisode:
             raise BCRLError(f"reward is {brief_repr(reward)}, but must be finite and of shape {shape[:-1]}")
         self._observe(costs, rewards)
         self._count, self._acted = self._count + 1, False
+        above = self.policy.above_largest(costs)
+        if self._warns_of_cost and above.any():  # last: where warnings are errors, the cost is charged too
+            self._warn_of_cost(costs, above)
 
     def restart(self, which: ArrayLike) -> None:
         """Begins the marked episodes of a batch anew, for vectorised environments that reset themselves."""
@@ -349,6 +366,21 @@ class CheckedEpisode:
         if self._insight is None:
             raise BCRLError("nothing has been decided yet: call act first")
         return self._insight
+
+    def _warn_of_cost(self, costs: np.ndarray, above: np.ndarray) -> None:
+        self._warns_of_cost = False
+        where = tuple(np.argwhere(above)[0])
+        i, known = int(where[-1]), self.policy.meaning()
+        name = known.get("cost_names", {i: ""})[i]
+        unit = known.get("units", {}).get(name, "")
+        unit = f" {brief(unit, 40)}" if unit else ""
+        most = "the declared largest cost of a step" if "max_cost" in known else "the largest cost of the log"
+        warnings.warn(
+            f"cost{name and ' '}{brief(name, 80)} is {costs[where]:g}{unit}, above {most}, "
+            f"{self.policy.largest_costs[i]:g}{unit}: it is charged in full, but the policy has learned "
+            "nothing of such steps; is it in the unit of the log?",
+            stacklevel=3,
+        )
 
     def _look_beyond(self, observed: np.ndarray, log: ObservedRange) -> None:
         """Counts observations outside the log's range; the first of an episode is a warning."""
@@ -1091,7 +1123,6 @@ class Policy(CheckedPolicy):
     """A trained policy, from `load`. `start` begins an episode (or a batch of them) under a budget."""
 
     options: dict[str, Any]
-    units: np.ndarray
     schema: dict[str, Any]
     provenance: dict[str, Any]
     header: dict[str, Any]

@@ -149,8 +149,16 @@ REFUSED = {
         {"categories": {"x1": ("0", "1")}},
         "row 3 is '2', none of the categories",
     ),
-    "duplicate times": (csv(put(2, "t", "0")), {}, "rows 1 and 2 of episode 0 have the same time"),
-    "ids used again": (csv(column("id", lambda n: f"{n // 4 % 2}")), {}, "have the same time (4 such rows)"),
+    "duplicate times": (
+        csv(put(2, "t", "0")),
+        {},
+        "rows 1 and 2 (episode 0, time 0) have the same time but other values (1 such rows)",
+    ),
+    "ids used again": (
+        csv(column("id", lambda n: f"{n // 4 % 2}")),
+        {},
+        "have the same time but other values (4 such rows)",
+    ),
     "ids again, no time": (
         csv(column("id", lambda n: f"{n // 4 % 2}")),
         {"time": ""},
@@ -285,7 +293,19 @@ REPAIRED = {
     "duplicates, first": (
         csv(put(2, "t", "0")),
         {"duplicates": "first"},
-        [(1, "the first kept"), (1, "gaps")],
+        [(1, "with other values: the first kept, such as of rows 1 and 2 (episode 0, time 0)"), (1, "gaps")],
+        8,
+    ),
+    "exact copies": (
+        csv(lambda r: [*r[:3], r[2], r[2], *r[3:], r[-1]]),
+        {},
+        [(3, "exact copies of another row left out: harmless")],
+        9,
+    ),
+    "a copy and a conflict": (
+        csv(lambda r: [put(2, "t", "0")(r)] and [*r[:2], r[1], *r[2:]]),
+        {"duplicates": "first"},
+        [(1, "exact copies"), (1, "with other values: the first kept"), (1, "gaps")],
         8,
     ),
     "duplicates, last": (

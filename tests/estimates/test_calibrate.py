@@ -28,6 +28,8 @@ def test_calibrated_thresholds_are_kept_and_earn_more(greedy):
     assert np.all(told.costs.mean(axis=1) <= WANTED)
     assert np.all(told.returns.mean(axis=1) > plain.returns.mean(axis=1))
     assert all(choice.told > choice.wanted for choice in greedy.choices)
+    for choice, costs in zip(greedy.choices, told.costs, strict=True):
+        assert choice.over_share == pytest.approx(np.mean(costs > choice.wanted), abs=0.15)
 
 
 def test_evaluate_takes_the_table(greedy):

@@ -41,20 +41,30 @@ def test_estimates_agree_with_the_truth(speeding_log, speeding_model):
         assert row.return_low <= returns.mean() <= row.return_high
 
 
+def test_the_share_of_episodes_over_the_threshold_agrees_with_the_truth(speeding_log, speeding_model):
+    # It never brakes, so what an episode costs is decided by its first speed. An error of 0.5 in the cost
+    # moves the share by 0.2 where it is steepest.
+    policy = policy_of(speeding_log, throttle=0.4, stubborn=True)
+    rows = estimate(policy, speeding_log, speeding_model, (10.0, 15.0, 17.0, 20.0, 25.0))
+    truth = roll_out(policy, Speeding(), [row.threshold for row in rows], episodes=200)
+    for row, costs in zip(rows, truth.costs, strict=True):
+        assert row.over_share == pytest.approx(np.mean(costs > row.threshold), abs=0.2)
+
+
 def test_the_same_seed_gives_the_same_estimates(speeding_log, speeding_model):
     policy = policy_of(speeding_log)
     first, again = (list(estimate(policy, speeding_log, speeding_model)) for _ in range(2))
     assert first == again
 
 
-@pytest.mark.parametrize("unit", [60.0, 0.01])
+@pytest.mark.parametrize("unit", [60.0, 0.1])
 def test_another_unit_of_cost_changes_nothing(unit, speeding_log, speeding_model):
     data = make_log(fine=unit)
     rows = estimate(policy_of(speeding_log), speeding_log, speeding_model)
     model = bcrl.fit_model(data, **SMALL)
     scaled = estimate(policy_of(data), data, model, [unit * threshold for threshold in THRESHOLDS])
     for row, other in zip(rows, scaled, strict=True):
-        assert other.light == row.light
+        assert (other.light, other.over_share) == (row.light, row.over_share)
         for name in ("cost", "cost_low", "cost_high"):
             assert getattr(other, name) == pytest.approx(unit * getattr(row, name), rel=1e-3)
         assert other.return_ == pytest.approx(row.return_, rel=1e-3)
@@ -144,7 +154,7 @@ def test_files_of_estimates_and_models_are_read_as_written(speeding_log, speedin
     assert list(bcrl.Estimates.load(tmp_path / "estimates.csv")) == list(rows)
     head = (tmp_path / "estimates.csv").read_text().splitlines()[0]
     assert head.endswith(
-        "threshold,cost,cost_low,cost_high,return,return_low,return_high,fallback_share,light,reasons"
+        "threshold,cost,cost_low,cost_high,return,return_low,return_high,fallback_share,light,reasons,over_share"
     )
     (tmp_path / "estimates.csv").write_text(head + "\nbcrl,soft,x,0,ten\n")
     with pytest.raises(BCRLError, match="line 2 is damaged"):

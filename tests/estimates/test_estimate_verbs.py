@@ -7,6 +7,7 @@ import pytest
 
 import bcrl
 from bcrl.cli import main
+from bcrl.cli.estimate import print_estimates
 from bcrl.cli.model_options import ModelOptions
 from bcrl.cli.terminal import print_reasons, span
 from bcrl.data import Dataset
@@ -58,6 +59,15 @@ def test_refusals_that_differ_in_numbers_are_one():
     assert grouped(pairs) == [(["5", "10"], "6.4% to 7% left (30% of 5 to 10)"), (["20"], "another")]
 
 
+def test_a_table_that_is_too_wide_has_intervals_below(capsys):
+    rows = [ThresholdEstimate("bcrl", "soft", "log", 0, 1234.5, *[-1234.5] * 6, 0.004, "red", "", 0.999)]
+    print_estimates(rows, several=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == ["0", "1234.5", "-1234", ">99%", "-1234", "<1%", "red"]
+    assert lines[2].count("(−1234 to −1234)") == 2
+
+
 def test_intervals_with_a_minus_are_readable():
     assert (span(0.27, 4), span(-0.45, 0.27)) == ("0.27–4", "−0.45 to 0.27")
 
@@ -83,7 +93,7 @@ def test_the_length_of_the_episodes_is_said(ends, speeding_log, capsys):
 )
 def test_a_red_estimate_leads_to_calibrate_only_for_its_cost(reasons, low, command, said, monkeypatch):
     row = ThresholdEstimate(
-        "bc-all", "soft", "log", 0, 5.0, 9.0, low, 9.5, 1.0, 0.0, 2.0, 0.9, "red", reasons
+        "bc-all", "soft", "log", 0, 5.0, 9.0, low, 9.5, 1.0, 0.0, 2.0, 0.9, "red", reasons, 1.0
     )
     monkeypatch.setattr("bcrl.estimates.estimate", lambda *_, **__: Estimates([row]))
     last = said("estimate run --thresholds 5").splitlines()[-1]
@@ -146,6 +156,11 @@ def test_choose_ranks_every_policy(said):
             "nothing is logged past",
         ),
         ("estimate run --thresholds 5 --data log.npz --out estimates.txt", "unknown suffix '.txt'"),
+        (
+            "estimate run --thresholds 5 --data log.npz --out run/metrics.csv",
+            "run/metrics.csv exists; choose",
+        ),
+        ("evaluate run --world point-circle --thresholds 5 --out log.npz", "log.npz exists; choose another"),
         ("estimate gone --thresholds 5 --data log.npz", "gone: no such file or folder"),
         ("calibrate run/policy-0.bcrl --thresholds 5 --data log.npz --out a.npz", "unknown suffix"),
         ("choose --data log.npz", "no run was given"),

@@ -55,7 +55,14 @@ def test_a_model_with_a_damaged_header_is_refused(odd, speeding_model, tmp_path)
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("cost", "inf"), ("cost", "-1"), ("return_low", "nan"), ("fallback_share", "7"), ("threshold", "-1")],
+    [
+        ("cost", "inf"),
+        ("cost", "-1"),
+        ("return_low", "nan"),
+        ("fallback_share", "7"),
+        ("over_share", "-0.1"),
+        ("threshold", "-1"),
+    ],
 )
 def test_estimates_that_no_policy_can_have_are_refused(column, value, tmp_path):
     row = dict.fromkeys(COLUMNS, "0") | {"light": "green", column: value}

@@ -244,7 +244,7 @@ def test_restart_begins_the_marked_episodes_anew(policy):
     batch = policy.start(threshold=np.full((3, k), 6.0), execution="direct")
     first = batch.act(seen)
     slack = batch.slack
-    batch.observe(np.full((3, k), 2.0))
+    batch.observe(np.full((3, k), 1.0))
     batch.restart([False, True, False])
     again = batch.act(seen)
     np.testing.assert_array_equal(again[1], first[1])

@@ -18,6 +18,7 @@ from bcrl.calibration import Calibration
 from bcrl.data import Schema
 from bcrl.errors import BCRLError, brief_repr
 from bcrl.learn.registry import METHODS, OLD_VALUES
+from bcrl.learn.units import Units
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -324,6 +325,32 @@ def test_observations_outside_the_log_are_a_warning_or_the_fallbacks(path):
         np.testing.assert_array_equal(action[0], plain[0])
         assert not np.array_equal(action[1], plain[1])
         assert leaving.outside == 1 / 4
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_cost_above_the_largest_is_one_warning_and_is_charged(declared, tmp_path):
+    policy = make_policy(CASES[0], (8,))
+    count, unit = policy.spec.cost_count, 0.1
+    policy.spec = dataclasses.replace(policy.spec, max_cost=(1.0,) * count)
+    policy.units = Units((unit,) * count)
+    names = tuple(f"heat{i}" for i in range(count))
+    policy.schema = Schema(
+        cost_names=names, units={names[0]: "min"}, max_cost=(unit,) * count if declared else ()
+    )
+    policy.save(tmp_path / "p.bcrl")
+    known = "declared largest cost of a step" if declared else "largest cost of the log"
+    for load in (bcrl.load, runtime.load):
+        episode = load(tmp_path / "p.bcrl").start(threshold=np.full((2, count), 9.0))
+        usual, dear = np.full((2, count), np.float32(unit)), np.full((2, count), unit)
+        dear[1, 0] = 7.5
+        episode.act(np.zeros((2, 5)))
+        episode.observe(usual)
+        before = episode.act(np.zeros((2, 5))), episode.slack
+        with pytest.warns(UserWarning, match=f"^cost heat0 is 7.5 min, above the {known}, 0.1 min: it is"):
+            episode.observe(dear)
+        episode.act(np.zeros((2, 5)))
+        assert np.all(before[1][1] - episode.slack[1] > before[1][0] - episode.slack[0] + 5)
+        episode.observe(dear)  # told once
 
 
 def test_errors_and_warnings_name_the_observations(tmp_path):

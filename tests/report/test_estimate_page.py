@@ -32,7 +32,12 @@ FEW = "no logged episode costs less than 10: thresholds under 10 are extrapolati
 def row(threshold, light="green", reasons="", *, cost=None, seed=0, **more) -> ThresholdEstimate:
     cost = 0.9 * threshold if cost is None else cost
     given = {"cost_low": cost - 1, "cost_high": cost + 1, "return_": 100 + threshold}
-    given |= {"return_low": 90 + threshold, "return_high": 110 + threshold, "fallback_share": 0.125}
+    given |= {
+        "return_low": 90 + threshold,
+        "return_high": 110 + threshold,
+        "fallback_share": 0.125,
+        "over_share": 0.375,
+    }
     who = {"method": "bcrl", "execution": "soft", "data": "log.npz", "seed": seed}
     return ThresholdEstimate(
         **(who | {"threshold": float(threshold), "cost": cost} | given | more), light=light, reasons=reasons
@@ -89,10 +94,22 @@ def test_the_page_is_whole_and_only_its_own_script_may_run(dataset):
 
 def test_the_table_holds_the_rows_with_light_and_best_logged_episode(dataset):
     head, *lines = cells(estimate_page(Estimates(ROWS), dataset=dataset))
-    assert head == ["threshold", "light", "cost", "return", "fallback", "best logged return"]
+    assert head == ["threshold", "light", "cost", "over", "return", "fallback", "best logged return"]
     best = dataset.episode_returns.max()  # no episode costs more than 5
-    assert lines[0] == ["5", "■ red", "4.5 3.5 to 5.5", "105 95 to 115", "12 %", f"{best:.0f}"]
+    assert lines[0] == ["5", "■ red", "4.5 3.5 to 5.5", "38 %", "105 95 to 115", "12 %", f"{best:.0f}"]
     assert [line[1] for line in lines] == ["■ red", "▲ amber", "● green", "● green"]
+
+
+def test_units_stand_where_the_schema_knows_them():
+    policy = untrained()
+    policy.schema = Schema(cost_names=("overheat",), units={"overheat": "min", "reward": "EUR"})
+    page = estimate_page(Estimates(ROWS), policies=[policy])
+    head = cells(page)[0]
+    assert head == ["threshold [min]", "light", "cost [min]", "over", "return [EUR]", "fallback"]
+    for words in ("threshold it is told [min]", "cost of an episode [min]", "return of an episode [EUR]"):
+        assert words in page
+    assert "cost 18.0 (17.0 to 19.0) min an episode and to earn 120 (110 to 130) EUR" in text_of(page)
+    assert "[" not in " ".join(cells(estimate_page(Estimates(ROWS)))[0])
 
 
 def test_the_best_logged_episode_is_within_the_threshold(dataset):
@@ -156,10 +173,12 @@ def test_truth_stands_beside_the_estimates(make_results):
     estimates = [row(5), row(8), row(20), row(40, cost=50.0)]
     page = estimate_page(Estimates(estimates), truth=truth)
     head, *lines = cells(page)
-    assert head[-2:] == ["simulated cost", "simulated return"]
-    known = summarise(truth)[1].episode_cost
-    assert lines[2][-2] == f"{known.mean:.1f} {known.low:.1f} to {known.high:.1f}"
-    assert lines[1][-2:] == ["–", "–"]
+    assert head[-3:] == ["simulated cost", "simulated over", "simulated return"]
+    summary = summarise(truth)[1]
+    known = summary.episode_cost
+    assert lines[2][-3] == f"{known.mean:.1f} {known.low:.1f} to {known.high:.1f}"
+    assert lines[2][-2] == f"{100 * summary.violation_rate:.0f} %"
+    assert lines[1][-3:] == ["–", "–", "–"]
     covered = (
         "Of 3 thresholds, the interval holds the simulated mean cost at 2 and the simulated mean return at "
     )
@@ -235,8 +254,13 @@ def test_the_verb_tells_estimates_from_results(make_results, dataset, tmp_path, 
     assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
     for wrong in (["results.csv", "--truth", "results.csv"], ["estimates.csv", "--scenarios", "sea.npz"]):
         with pytest.raises(SystemExit, match="2"):
-            main(["report", *wrong, "--out", "page.html"])
+            main(["report", *wrong, "--out", "page.html", "--overwrite"])
+    for words in ("page.html", "another.html --figure picture.png"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["report", "estimates.csv", "--out", *words.split()])
     messages = capsys.readouterr().err
+    assert "--out page.html exists; choose another name or give --overwrite" in messages
+    assert "--figure picture.png exists" in messages
     assert "--truth is for estimates, but results.csv holds results" in messages
     assert "--scenarios is for results of ships, but estimates.csv holds estimates" in messages
 

@@ -10,6 +10,7 @@ from page_reader import Reader
 from bcrl.assess.results import write_results
 from bcrl.assess.statistics import summarise
 from bcrl.cli.report import Command
+from bcrl.data import Dataset, Schema
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Spec, blank_actor
@@ -54,6 +55,21 @@ def test_it_is_well_formed_and_accessible(page):
     inside = re.findall(r"[\"(]#([\w.-]+)[\")]", page)
     assert inside
     assert set(inside) <= set(ids)
+
+
+def test_units_stand_where_the_log_knows_them(make_results, dataset):
+    units = {"a": "°C", "heat": "min", "reward": "EUR"}
+    schema = Schema(observation_names=("a", "b", "c"), cost_names=("heat",), units=units)
+    known = Dataset.from_arrays(dataset.arrays(), "log.npz", consecutive=False, schema=schema)
+    read = Reader(report_page(make_results(), dataset=known))
+    assert [" ".join(name.split()) for name in read.rows[0][:3]] == [
+        "threshold [min]",
+        "reward",
+        "episode cost [min]",
+    ]
+    for words in ("cost of an episode [min]", "return of an episode [EUR]", "3 numbers: a [°C], b, c"):
+        assert words in read.text
+    assert "normalised reward [" not in read.text
 
 
 def test_nothing_is_fetched(page):

@@ -35,7 +35,17 @@ def test_an_episode_acts_as_a_local_one(goal, server, policy_file):
         spent += cost
         observed = server.observe(begun["episode"], step, cost).json()
         assert observed["spent"] == spent
+        assert observed["above_largest"] is False
     assert observed["ended"] == (None if "budget" in goal else "horizon")
+
+
+@pytest.mark.filterwarnings("ignore:cost is 7, above the largest cost of the log, 1")
+def test_a_cost_above_the_largest_is_charged_and_said(server):
+    name = server.post("/episodes", threshold=3.0, horizon=8).json()["episode"]
+    server.act(name, 0, SEEN)
+    said = [server.observe(name, 0, 7.0).json() for _ in range(2)]
+    assert said[0] == said[1]  # a repeated request
+    assert (said[0]["spent"], said[0]["above_largest"]) == (7.0, True)
 
 
 def test_without_a_seed_each_episode_has_its_own(server):

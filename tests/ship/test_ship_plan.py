@@ -102,5 +102,5 @@ def test_the_verb_writes_plans_that_the_table_takes(small_sea, tmp_path, capsys)
     assert "possible, by" in said
     for bad in ("--max-speed=30", "--off-water=-1", "--iterations=0"):
         with pytest.raises(SystemExit):
-            main(["ship", "plan", str(tmp_path / "sea.npz"), "--out", str(out), bad])
+            main(["ship", "plan", str(tmp_path / "sea.npz"), "--out", str(out), bad, "--overwrite"])
         assert "must be" in capsys.readouterr().err

@@ -180,7 +180,8 @@ def folder(scenarios, tmp_path):
 
 
 def report(folder, *words):
-    main(["report", *(word.format(folder=folder) for word in words), "--out", str(folder / "page.html")])
+    words = [word.format(folder=folder) for word in words]
+    main(["report", *words, "--out", str(folder / "page.html"), "--overwrite"])
     return (folder / "page.html").read_text(encoding="utf-8")
 
 

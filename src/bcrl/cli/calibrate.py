@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_reasons, span
+from bcrl.cli.model_options import OVER, ModelOptions
+from bcrl.cli.terminal import next_step, print_columns, print_reasons, share, span
 
 
 @dataclass(kw_only=True)
@@ -40,7 +40,7 @@ class Command(ModelOptions):
         for choice in found.choices:
             cell, wanted = choice.cell, f"{choice.wanted:g}"
             if cell is None:
-                rows.append([wanted, "refused", "", "", ""])
+                rows.append([wanted, "refused", "", "", "", ""])
                 reasons.append((wanted, choice.refusal))
                 continue
             reasons += [(wanted, why) for why in cell.verdict.reasons]
@@ -49,12 +49,14 @@ class Command(ModelOptions):
                     wanted,
                     f"{cell.threshold:.4g}",
                     f"{cell.cost.mean:.4g} ({span(cell.cost.low, cell.cost.high)})",
+                    share(cell.over_share(choice.wanted)),
                     f"{cell.earned.mean:.4g} ({span(cell.earned.low, cell.earned.high)})",
                     str(cell.verdict.light),
                 ]
             )
         print(f"{self.policy}, from {self.data} alone")
-        print_columns(["wanted", "told", "cost", "return", "light"], rows)
+        print_columns(["wanted", "told", "cost", "over", "return", "light"], rows)
+        print(OVER.replace("the threshold", "the wanted threshold"))
         print_reasons(reasons)
         self.print_episodes(data)
         found.policy.save(self.out)

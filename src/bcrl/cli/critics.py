@@ -32,6 +32,8 @@ class Command:
     """Which of several costs, from 0."""
     out: Path | None = None
     """File for a picture: .png, .svg or .pdf."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace the file if it exists."""
 
     def run(self) -> None:
         from bcrl.assess.critics import cost_critics
@@ -42,7 +44,7 @@ class Command:
         from bcrl.train.folder import policy_files
 
         if self.out is not None:
-            check_file(self.out, (".png", ".svg", ".pdf"), overwrite=True)
+            check_file(self.out, (".png", ".svg", ".pdf"), self.overwrite)
         file = policy_files(self.policy)[0]
         data = load_data(self.data)
         if not data.consecutive:

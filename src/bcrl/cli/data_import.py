@@ -71,7 +71,7 @@ class Command:
     missing: Literal["drop", "forward", "error"] | None = None
     """A missing value: its episode is left out, the last value is taken, or the table is refused [drop]."""
     duplicates: Literal["error", "first", "last"] | None = None
-    """Rows of the same episode and time: refused, or the first or last is kept [error]."""
+    """Rows of the same episode and time with other values: refused, or the first or last is kept [error]."""
     split_gap: float | None = None
     """Cut an episode where more time than this passes between two rows; seconds for dates and times."""
     separator: str | None = None

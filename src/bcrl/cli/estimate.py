@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from bcrl.cli.model_options import ModelOptions
-from bcrl.cli.terminal import next_step, print_columns, print_reasons, span
+from bcrl.cli.model_options import OVER, ModelOptions
+from bcrl.cli.terminal import next_step, print_columns, print_reasons, share, span
 
 if TYPE_CHECKING:
     from bcrl.estimates.estimating import ThresholdEstimate
@@ -28,6 +28,8 @@ class Command(ModelOptions):
     starts: int = 128
     out: Path | None = None
     """File for one row per policy and threshold, estimates.csv."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace the file if it exists."""
 
     def run(self) -> None:
         from bcrl.cli.out import check_file
@@ -36,7 +38,7 @@ class Command(ModelOptions):
         from bcrl.train.folder import policy_files
 
         if self.out is not None:
-            check_file(self.out, (".csv",), overwrite=True)
+            check_file(self.out, (".csv",), self.overwrite)
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]
         data = self.read_log()
@@ -65,18 +67,20 @@ def _worth_calibrating(row: "ThresholdEstimate") -> bool:
 
 def print_estimates(rows: "Sequence[ThresholdEstimate]", several: bool) -> None:
     """A table of 80 columns at most, then the reasons of lights that are not green."""
-    heads = (["seed"] if several else []) + ["threshold", "cost", "return", "fallback", "light"]
+    heads = (["seed"] if several else []) + ["threshold", "cost", "over", "return", "fallback", "light"]
     cells = []
     for row in rows:
         numbers = [
             f"{row.threshold:g}",
             f"{row.cost:.4g} ({span(row.cost_low, row.cost_high)})",
+            share(row.over_share),
             f"{row.return_:.4g} ({span(row.return_low, row.return_high)})",
-            f"{row.fallback_share:.0%}",
+            share(row.fallback_share),
             row.light,
         ]
         cells.append(([str(row.seed)] if several else []) + numbers)
     print_columns(heads, cells)
+    print(OVER)
     print_reasons(
         (f"{row.threshold:g}", reason)
         for row in rows

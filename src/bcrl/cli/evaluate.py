@@ -40,12 +40,14 @@ class Command:
     """File for one row per episode, results.csv."""
     record: Path | None = None
     """File for every transition, as a log: .npz or .hdf5."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace files that exist."""
 
     def run(self) -> None:
         from bcrl.assess import evaluate
         from bcrl.assess.evaluation import trained_for
         from bcrl.assess.recording import Recording
-        from bcrl.cli.out import check_file, check_writable
+        from bcrl.cli.out import check_file
         from bcrl.cli.terminal import next_step, print_summary
         from bcrl.learn.tracking import TrackingActor
         from bcrl.policy import load_learned
@@ -54,9 +56,9 @@ class Command:
 
         world = make_world(self.world, self.noise, self.python)
         if self.out is not None:
-            check_writable(self.out)
+            check_file(self.out, (), self.overwrite)
         if self.record is not None:
-            check_file(self.record, (".npz", ".hdf5"), overwrite=True, option="--record")
+            check_file(self.record, (".npz", ".hdf5"), self.overwrite, option="--record")
         recording = None if self.record is None else Recording()
         files = policy_files(self.policies)
         policies = [load_learned(path) for path in files]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bcrl.estimates import Model
     from bcrl.policy import Policy
 
+OVER = "over: share of the model's episodes that cost more than the threshold"
+"""Under tables of estimates."""
 _PASSED_ON = ("model", "horizon", "execution", "candidates")
 
 

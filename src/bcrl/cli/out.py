@@ -1,7 +1,7 @@
 """What the verbs that write a file check before they begin."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from bcrl.data import FORMATS, is_minari, place_of
@@ -9,9 +9,9 @@ from bcrl.errors import BCRLError
 from bcrl.files import temporary_name
 
 
-def check_file(out: Path, suffixes: Iterable[str], overwrite: bool, option: str = "--out") -> None:
-    """Refuses what could only fail after the work is done, and what would be lost."""
-    if out.suffix.lower() not in suffixes:
+def check_file(out: Path, suffixes: Collection[str], overwrite: bool, option: str = "--out") -> None:
+    """Refuses what could only fail after the work is done, and what would be lost; () is any suffix."""
+    if suffixes and out.suffix.lower() not in suffixes:
         raise BCRLError(f"{option} {out}: unknown suffix {out.suffix!r}; known: {', '.join(suffixes)}")
     if os.path.exists(out) and not os.path.isdir(out) and not overwrite:
         raise BCRLError(f"{option} {out} exists; choose another name or give --overwrite")

@@ -1,6 +1,7 @@
 """`bcrl report`: the results of an evaluation, or estimates, as a page with pictures."""
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,8 +11,11 @@ import tyro
 
 from bcrl.budget import Execution
 from bcrl.errors import BCRLError
+from bcrl.progress import progress
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bcrl.report.document import Part
 
 
@@ -47,27 +51,39 @@ class Command:
     """Decides what a policy that draws its actions draws on the map."""
     coastline: Path | None = None
     """A GeoJSON file of lines or polygons in degrees for the map, drawn as far as it is inside the box."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace files that exist."""
 
     def run(self) -> None:
         from bcrl.assess.results import read_columns, read_results
+        from bcrl.cli.out import check_file
         from bcrl.data import load_data
         from bcrl.files import write_text
         from bcrl.policy import load_learned
-        from bcrl.report import draw, report_page, save_figure
+        from bcrl.report import draw, report_page
         from bcrl.report.figure import matplotlib
         from bcrl.train.folder import policy_files
 
         if self.out.suffix.lower() not in (".html", ".htm"):
             raise BCRLError(f"--out {self.out} is a page: name it .html (for a picture alone: --figure)")
+        check_file(self.out, (".html", ".htm"), self.overwrite)
+        if self.figure is not None:
+            check_file(self.figure, (".svg", ".pdf", ".png"), self.overwrite, option="--figure")
         if self.scenarios is None and (self.scenario or self.coastline is not None):
             raise BCRLError(
                 "--scenario and --coastline are for a map: give --scenarios, a file of bcrl ship data"
             )
         matplotlib()  # what could only fail after the ships have sailed
         files = [file for place in self.policies for file in policy_files(place)]
+        policies = []
+        if files:
+            with progress("reading policies", len(files), "files") as tick:
+                for file in files:
+                    policies.append(load_learned(file))
+                    tick()
         known = {
             "dataset": None if self.data is None else load_data(self.data, storage="memory"),
-            "policies": [load_learned(file) for file in files],
+            "policies": policies,
             "policy_file": files[0].name if files else "",
             "command": self._command(),
         }
@@ -82,22 +98,20 @@ class Command:
             from bcrl.ship import ShipResult
 
             results = read_results(self.results, ShipResult)
-            page = ship_report_page(results, more=self._map(run_names(results)), **known)
+            page = partial(ship_report_page, results, more=self._map(run_names(results)), **known)
             picture = partial(draw_budgets, results)
         else:
             results = read_results(self.results)
-            page = report_page(results, more=self._map([]), **known)
+            page = partial(report_page, results, more=self._map([]), **known)
             picture = partial(draw, results, known["dataset"])
-        write_text(self.out, page)
-        if self.figure is not None:
-            save_figure(picture(), self.figure)
+        self._draw(lambda: write_text(self.out, page()), picture)
         print(f"{len(results):,} episodes: {self.out}{f', {self.figure}' if self.figure else ''}")
 
     def _estimates(self, known: dict[str, Any]) -> None:
         """The page about estimates."""
         from bcrl.assess.results import read_results
         from bcrl.estimates import Estimates
-        from bcrl.report import draw_estimates, estimate_curves, learning_section, save_figure, write_report
+        from bcrl.report import draw_estimates, estimate_curves, learning_section, write_report
         from bcrl.train.folder import read_metrics
 
         if self.scenarios is not None:
@@ -108,11 +122,24 @@ class Command:
             {place.name: read_metrics(place) for place in self.policies if place.is_dir()}
         )
         more = [] if learned is None else [learned]
-        write_report(estimates, self.out, truth=truth, more=more, **known)
-        if self.figure is not None:
+
+        def picture() -> "Figure":
             lines = estimate_curves(estimates, known["dataset"], known["policies"], truth)
-            save_figure(draw_estimates(lines, known["dataset"]), self.figure)
+            return draw_estimates(lines, known["dataset"], known["policies"])
+
+        self._draw(partial(write_report, estimates, self.out, truth=truth, more=more, **known), picture)
         print(f"{len(estimates):,} estimates: {self.out}{f', {self.figure}' if self.figure else ''}")
+
+    def _draw(self, write_page: Callable[[], None], picture: "Callable[[], Figure]") -> None:
+        """Writes the page, and the picture if there is to be one."""
+        from bcrl.report import save_figure
+
+        with progress("drawing", 1 + (self.figure is not None), "files") as tick:
+            write_page()
+            tick()
+            if self.figure is not None:
+                save_figure(picture(), self.figure)
+                tick()
 
     def _map(self, names: list[str]) -> "list[Part]":
         """The section with the maps, if there is to be one; `names` are runs in the order of the colours."""

@@ -67,6 +67,8 @@ class Command:
     """Decides which scenarios are drawn."""
     out: Path | None = None
     """File for one row per episode, .csv."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace the file if it exists."""
 
     def run(self) -> None:
         from rich.console import Console
@@ -86,7 +88,7 @@ class Command:
         )
 
         if self.out is not None:
-            check_file(self.out, (".csv",), overwrite=True)
+            check_file(self.out, (".csv",), self.overwrite)
         plans = None if self.anchor is None else read_results(self.anchor, ShipResult)
         runs = load_runs(self.policies)
         if self.reference not in (None, EXPERT, *runs):  # before an hour of sailing

@@ -34,6 +34,8 @@ class Command:
     """Searches per scenario, of which the best counts."""
     seed: int = 0
     """Decides the random numbers of the search."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace the file if it exists."""
 
     def run(self) -> None:
         import numpy as np
@@ -42,7 +44,7 @@ class Command:
         from bcrl.ship import load_scenarios, plan_ships
         from bcrl.worlds.planning import Search
 
-        check_file(self.out, (".csv",), overwrite=True)
+        check_file(self.out, (".csv",), self.overwrite)
         how = Search(self.population, max(2, self.population // 8), self.iterations, self.restarts)
         scenarios = load_scenarios(self.scenarios)
         plans = plan_ships(

@@ -36,6 +36,8 @@ class Command:
     """Decides what a policy that draws its actions draws."""
     coastline: Path | None = None
     """A GeoJSON file of lines or polygons in degrees, drawn as far as it is inside the box."""
+    overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Replace files that exist."""
 
     def run(self) -> None:
         from bcrl.cli.out import check_file
@@ -43,9 +45,10 @@ class Command:
         from bcrl.report.ship import describe_routes, draw_map, make_map, read_coastline, write_map
         from bcrl.ship import load_scenarios
 
-        check_file(self.out, (".html",), overwrite=True)
+        check_file(self.out, (".html",), self.overwrite)
         if self.png is not None:
             self._check_png(self.png)
+            check_file(self.png, (".png",), self.overwrite, option="--png")
         scenarios = load_scenarios(self.scenarios)
         scenarios.check(self.scenario)
         coast = None if self.coastline is None else read_coastline(self.coastline, scenarios.box)

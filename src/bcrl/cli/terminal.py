@@ -6,6 +6,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from bcrl.errors import printable
@@ -55,8 +56,12 @@ def print_summary(summaries: "Sequence[Summary]", title: str) -> None:
 
 
 def print_columns(heads: list[str], cells: list[list[str]]) -> None:
-    """Numbers to the right, under their heads."""
+    """Numbers to the right, under their heads; intervals below their means where 80 columns are too few."""
     widths = [max(len(row[i]) for row in [heads, *cells]) for i in range(len(heads))]
+    if sum(widths) + 2 * (len(widths) - 1) > 80:
+        parts = [[cell.replace(" (", "\n(", 1).split("\n") for cell in row] for row in cells]
+        cells = [list(line) for row in parts for line in zip_longest(*row, fillvalue="")]
+        widths = [max(len(row[i]) for row in [heads, *cells]) for i in range(len(heads))]
     for row in [heads, *cells]:
         print("  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)))
 
@@ -80,6 +85,12 @@ def span(low: float, high: float) -> str:
     if low >= 0:
         return f"{low:.4g}–{high:.4g}"
     return f"{low:.4g} to {high:.4g}".replace("-", "−")
+
+
+def share(value: float) -> str:
+    """Per cent. What is not none and not all is never shown as 0 % or 100 %."""
+    shown = f"{value:.0%}"
+    return {"0%": "<1%", "100%": ">99%"}.get(shown, shown) if 0 < value < 1 else shown
 
 
 def next_step(*words: object) -> None:

@@ -1,5 +1,6 @@
 """From rows with an episode and a time to transitions: order, ends, next states, and what is left out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from bcrl.data._checks import fault
 from bcrl.data._mapping import TableMap
+from bcrl.errors import brief
 
 # What is noted of each row while the table is read, as bits of one byte.
 NO_STATE = 1
@@ -70,11 +72,13 @@ def plan_episodes(
     marks: NDArray[np.uint8],
     mapping: TableMap,
     account: Account,
-    name: Any = str,
+    name: Callable[[Any], str],
+    same: Callable[[Ints, Ints], Bools],
 ) -> Plan:
     """The plan for rows of these episodes (numbered as they come; −1 for none), times and marks.
 
-    `second` is the unit of `split_gap` in times; `name(code)` is the user's id of an episode.
+    `second` is the unit of `split_gap` in times; `name(code)` is the user's id of an episode; `same(a, b)`
+    says which rows of a hold what those of b do.
     """
     source = account.source
     rows = _present(codes, marks, mapping, account)
@@ -84,6 +88,8 @@ def plan_episodes(
     if len(rows) < len(marks):
         codes, times = codes[rows], None if times is None else times[rows]
     rows, code, time = _sort(rows, codes, times, mapping, account, name)
+    if time is not None:
+        rows, code, time = _once(rows, code, time, second, marks, mapping, account, name, same)
     last = np.append(code[1:] != code[:-1], True)
     if time is not None:
         split = _gaps(time, last, second, mapping, account)
@@ -135,20 +141,54 @@ def _sort(
         account.repaired(early.sum(), "rows earlier than the row before: sorted by time")
         order = np.lexsort((time, code))
         rows, code, time = rows[order], code[order], time[order]
-    twice = same & (time[1:] == time[:-1])
-    if twice.any() and mapping.duplicates == "error":
-        place = int(np.argmax(twice))
-        whose = f" of episode {name(code[place])}" if mapping.episode else ""
+    return rows, code, time
+
+
+def _once(
+    rows: Ints,
+    code: Ints,
+    time: NDArray[Any],
+    second: float,
+    marks: NDArray[np.uint8],
+    mapping: TableMap,
+    account: Account,
+    name: Callable[[Any], str],
+    same: Callable[[Ints, Ints], Bools],
+) -> tuple[Ints, Ints, NDArray[Any]]:
+    """One row for each episode and time. Exact copies are left out; of other rows the map says which."""
+
+    def again() -> Bools:
+        """Whether the row before has the same episode and time."""
+        return np.append(False, (code[1:] == code[:-1]) & (time[1:] == time[:-1]))
+
+    twice = again()
+    if not twice.any():
+        return rows, code, time
+    one, two = rows[:-1][twice[1:]], rows[twice]
+    copies = twice.copy()
+    copies[twice] = same(one, two) & (marks[one] == marks[two])
+    account.repaired(copies.sum(), "exact copies of another row left out: harmless")
+    rows, code, time = rows[~copies], code[~copies], time[~copies]
+    twice = again()
+    if not twice.any():
+        return rows, code, time
+    place = int(np.argmax(twice))
+    first, other, at = rows[place - 1] + 1, rows[place] + 1, time[place]
+    when = np.datetime_as_string(np.datetime64(int(at), "us"), "s") if second > 1 else f"{at:.10g}"
+    whose = f"episode {brief(name(code[place]), 80)}, " if mapping.episode else ""
+    if mapping.duplicates == "error":
         raise fault(
             account.source,
-            f"column {mapping.time}, rows {rows[place] + 1:,} and {rows[place + 1] + 1:,}{whose} have the "
-            f"same time ({twice.sum():,} such rows); make ids unique, or see --duplicates",
+            f"column {mapping.time}, rows {first:,} and {other:,} ({whose}time {when}) have the same time "
+            f"but other values ({twice.sum():,} such rows); make ids unique, or see --duplicates",
         )
-    if twice.any():
-        kept = ~np.append(False, twice) if mapping.duplicates == "first" else ~np.append(twice, False)
-        account.repaired((~kept).sum(), f"rows of a time that came before: the {mapping.duplicates} kept")
-        rows, code, time = rows[kept], code[kept], time[kept]
-    return rows, code, time
+    account.repaired(
+        twice.sum(),
+        f"rows of a time that came before, with other values: the {mapping.duplicates} kept, such as of rows "
+        f"{first:,} and {other:,} ({whose}time {when})",
+    )
+    kept = ~(twice if mapping.duplicates == "first" else np.append(twice[1:], False))
+    return rows[kept], code[kept], time[kept]
 
 
 def _gaps(time: NDArray[Any], last: Bools, second: float, mapping: TableMap, account: Account) -> Bools:

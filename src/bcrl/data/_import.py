@@ -105,7 +105,18 @@ class TableImport:
             m,
             self.account,
             lambda code: names[int(code)],
+            self._same,
         )
+
+    def _same(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which rows of `one` hold the same as those of `other`, in the columns that are used."""
+        parts = []
+        for first in range(0, len(one), BLOCK_ROWS):
+            here = slice(first, first + BLOCK_ROWS)
+            pair = (np.ascontiguousarray(self.records.take(rows[here])) for rows in (one, other))
+            a, b = (records.view(np.uint8).reshape(len(records), -1) for records in pair)  # NaN is NaN
+            parts.append((a == b).all(axis=1))
+        return np.concatenate(parts)
 
     def _read_block(self, frame: Any, blank: NDArray[np.bool_]) -> NDArray[np.uint8]:
         """Lays down the records of a block; returns the marks of its rows."""

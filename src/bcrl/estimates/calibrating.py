@@ -35,6 +35,11 @@ class Choice:
     def told(self) -> float | None:
         return None if self.cell is None else self.cell.threshold
 
+    @property
+    def over_share(self) -> float | None:
+        """The share of the simulated episodes that cost more than the wanted threshold."""
+        return None if self.cell is None else self.cell.over_share(self.wanted)
+
 
 @dataclass(frozen=True)
 class Calibrated:

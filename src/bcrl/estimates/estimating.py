@@ -28,6 +28,8 @@ STARTS = 128
 CAUTION = 0.25
 """The part of the floor, never doubled, that calibration adds. Policies leave less than the whole floor
 unspent, so with all of it a calibrated policy would earn less than one that is told the wanted threshold."""
+ROUNDING = 1e-6
+"""The model's costs are float32: ten steps of 0.1 are a little more than 1, but not over 1."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class ThresholdEstimate:
     fallback_share: float
     light: str
     reasons: str
+    over_share: float
+    """Of the simulated episodes, those that cost more than the threshold. It has no interval."""
 
 
 COLUMNS = [field.name.rstrip("_") for field in fields(ThresholdEstimate)]
@@ -98,8 +102,9 @@ class Estimates(Sequence[ThresholdEstimate]):
                     numbers = [getattr(row, f.name) for f in fields(row) if f.type is float]
                     if not np.isfinite(numbers).all() or min(row.threshold, row.cost_low, row.cost) < 0:
                         raise ValueError("a number is not finite, or a cost is negative")
-                    if not 0 <= row.fallback_share <= 1:
-                        raise ValueError(f"fallback_share is {row.fallback_share:g}")
+                    for name in ("fallback_share", "over_share"):
+                        if not 0 <= getattr(row, name) <= 1:
+                            raise ValueError(f"{name} is {getattr(row, name):g}")
                     rows.append(row)
             except (ValueError, csv.Error) as error:
                 raise BCRLError(
@@ -121,7 +126,12 @@ class Cell:
     verdict: Verdict
     """Whether to trust it; whether the threshold is kept is another question."""
     returns: np.ndarray
-    """(members, starts)."""
+    costs: np.ndarray
+    """Of the simulated episodes, (members, starts)."""
+
+    def over_share(self, threshold: float) -> float:
+        """The share of the simulated episodes that cost more than `threshold`."""
+        return float(np.mean(self.costs > threshold * (1 + ROUNDING)))
 
 
 class Laboratory:
@@ -214,6 +224,7 @@ class Laboratory:
             float(centre.fallback[:, index].mean()),
             verdict,
             returns,
+            costs,
         )
 
 
@@ -267,6 +278,7 @@ def _columns(cell: Cell) -> dict[str, Any]:
         "fallback_share": cell.fallback,
         "light": str(verdict.light),
         "reasons": "; ".join(verdict.reasons),
+        "over_share": cell.over_share(cell.threshold),
     }
 
 

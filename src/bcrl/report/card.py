@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from bcrl.errors import printable
+from bcrl.report.facts import MOST_NAMES
 from bcrl.report.inspection import Inspection, log_summary
+from bcrl.report.words import percent
 
 Pairs = list[tuple[str, str]]
-MOST_NAMES = 12
 
 
 def file_pairs(facts: Inspection) -> Pairs:
@@ -87,15 +88,22 @@ def card(facts: Inspection, evaluation: list[dict[str, Any]] | None = None) -> s
     parts += ["## Evaluation"]
     if evaluation:
         rows = [
-            (f"{row['threshold']:g}", _interval(row["cost"]), _interval(row["return"]), row["verdict"])
+            (
+                f"{row['threshold']:g}",
+                _interval(row["cost"]),
+                percent(row["over"]),
+                _interval(row["return"]),
+                row["verdict"],
+            )
             for row in evaluation
         ]
         lines = [
-            "| threshold | cost | return | verdict |",
-            "|---|---|---|---|",
+            "| threshold | cost | over | return | verdict |",
+            "|---|---|---|---|---|",
             *(f"| {' | '.join(row)} |" for row in rows),
         ]
-        parts += [f"{evaluation[0]['what'].capitalize()}; mean and 95 % interval.", "\n".join(lines)]
+        what = f"{evaluation[0]['what'].capitalize()}; mean and 95 % interval"
+        parts += [f"{what}. Over: episodes above the threshold.", "\n".join(lines)]
     else:
         parts.append(
             "None was given. Evaluate in a world, or estimate from the log, at the thresholds you need."

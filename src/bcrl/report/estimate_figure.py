@@ -7,6 +7,8 @@ import numpy as np
 
 from bcrl.data import Dataset
 from bcrl.estimates import Light
+from bcrl.policy import Policy
+from bcrl.report.episode_units import EpisodeUnits, label_axes, units_of
 from bcrl.report.estimate_curves import EstimateCurve
 from bcrl.report.figure import (
     blank_figure,
@@ -29,13 +31,16 @@ TRUE, CALIBRATED = "X", "D"
 """Markers of what was simulated and of calibrated thresholds."""
 
 
-def draw_estimates(lines: Sequence[EstimateCurve], dataset: Dataset | None = None) -> "Figure":
-    """All panels side by side, with a legend."""
+def draw_estimates(
+    lines: Sequence[EstimateCurve], dataset: Dataset | None = None, policies: Sequence[Policy] = ()
+) -> "Figure":
+    """All panels side by side, with a legend; units are the log's, or else the policies'."""
+    units = units_of(dataset, policies)
     panels = list(PANELS)[: 2 if dataset is None else 3]
     with style(LIGHT):
         figure = blank_figure(len(panels), LIGHT)
         for axes, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
-            PANELS[panel](axes, lines, dataset, LIGHT)
+            _draw(axes, panel, lines, dataset, LIGHT, units)
         named: dict = {}
         for axes in figure.axes:
             named |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
@@ -46,13 +51,25 @@ def draw_estimates(lines: Sequence[EstimateCurve], dataset: Dataset | None = Non
 
 
 def draw_estimate(
-    panel: str, lines: Sequence[EstimateCurve], dataset: Dataset | None, theme: Theme
+    panel: str, lines: Sequence[EstimateCurve], dataset: Dataset | None, theme: Theme, units: EpisodeUnits
 ) -> "Figure":
     """One panel, a key of `PANELS`, as a figure of its own."""
     with style(theme):
         figure = blank_figure(1, theme)
-        PANELS[panel](figure.subplots(), lines, dataset, theme)
+        _draw(figure.subplots(), panel, lines, dataset, theme, units)
     return figure
+
+
+def _draw(
+    axes: "Axes",
+    panel: str,
+    lines: Sequence[EstimateCurve],
+    dataset: Dataset | None,
+    theme: Theme,
+    units: EpisodeUnits,
+) -> None:
+    PANELS[panel](axes, lines, dataset, theme)
+    label_axes(axes, units.cost, units.cost if panel == "cost" else units.earned)
 
 
 def best_logged(dataset: Dataset, thresholds: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from bcrl.estimates.light import grouped
 from bcrl.policy import Policy
 from bcrl.report import words
 from bcrl.report.document import Part, around
+from bcrl.report.episode_units import EpisodeUnits, labelled, units_of
 from bcrl.report.estimate_curves import EstimateCurve, estimate_curves
 from bcrl.report.estimate_figure import best_logged, draw_estimate
 from bcrl.report.figure import MOST_DOTS
@@ -43,21 +44,22 @@ def estimate_page(
     check_same([row.method for row in estimates], dataset, policies)
     lines = estimate_curves(estimates, dataset, policies, truth)
     digits = _digits(estimates, "cost"), _digits(estimates, "return")
+    units = units_of(dataset, policies)
     logs = words.listed(sorted({row.data or "a log" for row in estimates}))
     title = f"{words.listed(sorted({row.method for row in estimates}))}, estimated from {logs} alone"
     row = lines[0].rows[len(lines[0].rows) // 2]
     header = element("header", [
         element("h1", title),
-        element("p", _headline(lines, row, digits), class_="lead"),
+        element("p", _headline(lines, row, digits, units), class_="lead"),
         element("p", (
             "The intervals are model-based: they say how far the members of a model learned from the log "
             "disagree, with a least width for what all of them get wrong. They are never a guarantee."
         )),
     ])  # fmt: skip
     main = around("main", [
-        _pictures(lines, digits, dataset),
+        _pictures(lines, digits, dataset, units),
         _lights(lines),
-        _numbers(lines, digits, dataset),
+        _numbers(lines, digits, dataset, units),
         _next(row.threshold, dataset, policies),
         *more,
         about(dataset, policies),
@@ -68,20 +70,26 @@ def estimate_page(
     return page(title, "cost and return at each threshold", content, command=command)
 
 
-def _headline(lines: Sequence[EstimateCurve], row: ThresholdEstimate, digits: tuple[int, int]) -> str:
+def _headline(
+    lines: Sequence[EstimateCurve], row: ThresholdEstimate, digits: tuple[int, int], units: EpisodeUnits
+) -> str:
     if len(lines) > 1:
         thresholds = {row.threshold for line in lines for row in line.rows}
         return f"{len(lines)} policies, estimated at {words.count(len(thresholds), 'threshold')}."
     cost, earned = _triples(row)
+    paid, got = (f" {unit}" if unit else "" for unit in units)
     return (
-        f"Told {row.threshold:g}, the policy is estimated to cost {words.interval(cost, digits[0])} an "
-        f"episode and to earn {words.interval(earned, digits[1])}. The light is {row.light}: "
-        f"{MEANS[Light(row.light)]}."
+        f"Told {row.threshold:g}{paid}, the policy is estimated to cost {words.interval(cost, digits[0])}"
+        f"{paid} an episode and to earn {words.interval(earned, digits[1])}{got}. By the model, "
+        f"{words.percent(row.over_share)} of single episodes cost more than {row.threshold:g}{paid}. "
+        f"The light is {row.light}: {MEANS[Light(row.light)]}."
     )
 
 
-def _pictures(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: Dataset | None) -> Part:
-    drawn = {name: draw_estimate(name, lines, dataset, PAGE) for name in ("cost", "return")}
+def _pictures(
+    lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: Dataset | None, units: EpisodeUnits
+) -> Part:
+    drawn = {name: draw_estimate(name, lines, dataset, PAGE, units) for name in ("cost", "return")}
     said = {"cost": 0, "return": 1}
     panels = [inline_svg(drawn[name], name, _describe(lines, said[name], digits)) for name in drawn]
     caption = (
@@ -105,7 +113,7 @@ def _pictures(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: 
             element("div", panels, class_="panels guided"),
             element("figcaption", caption),
         ]),
-        slider(lines, digits, list(drawn.values())),
+        slider(lines, digits, list(drawn.values()), units),
     ]  # fmt: skip
     if dataset is not None:
         shown = dataset.episode_count
@@ -115,7 +123,7 @@ def _pictures(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: 
             f"{' at each threshold, which the numbers name' if len(lines) == 1 else ''}. "
             "Far from all dots, the model has little to go by."
         )
-        figure = draw_estimate("log", lines, dataset, PAGE)
+        figure = draw_estimate("log", lines, dataset, PAGE, units)
         described = "The log's episodes, with the estimates: " + _describe(lines, 0, digits)
         inside = [inline_svg(figure, "log", described), element("figcaption", caption)]
         parts.append(element("figure", inside, class_="panels beside"))
@@ -195,22 +203,31 @@ def _where(at: Sequence[tuple[str, float]], lines: Sequence[EstimateCurve]) -> s
     )
 
 
-def _numbers(lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: Dataset | None) -> HTML:
-    note = "Fallback: steps that the least-cost fallback decides. Intervals are model-based."
+def _numbers(
+    lines: Sequence[EstimateCurve], digits: tuple[int, int], dataset: Dataset | None, units: EpisodeUnits
+) -> HTML:
+    note = (
+        "Over: simulated episodes that cost more than the threshold, the model's own count, without an "
+        "interval. Fallback: steps that the least-cost fallback decides. Intervals are model-based."
+    )
     if any(line.truth for line in lines):
         note += " Simulated: means over episodes in a world, with 95 % intervals."
     tables = [
-        [element("h3", line.label) if len(lines) > 1 else "", _table(line, digits, dataset)] for line in lines
+        [element("h3", line.label) if len(lines) > 1 else "", _table(line, digits, dataset, units)]
+        for line in lines
     ]
     return section("The numbers", *tables, element("p", note, class_="muted"))
 
 
-def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None) -> list[Piece]:
+def _table(
+    line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None, units: EpisodeUnits
+) -> list[Piece]:
     told, true = dict(line.calibrated), {summary.threshold: summary for summary in line.truth}
-    heads = ["threshold", "light", "cost", "return", "fallback"]
+    heads = ["threshold", "light", "cost", "over", "return", "fallback"]
     heads += ["told (calibrated)"] if told else []
     heads += ["best logged return"] if dataset is not None else []
-    heads += ["simulated cost", "simulated return"] if true else []
+    heads += ["simulated cost", "simulated over", "simulated return"] if true else []
+    kinds = {"threshold": units.cost, "cost": units.cost, "(calibrated)": units.cost, "return": units.earned}
     best = None if dataset is None else best_logged(dataset, line.thresholds)
     rows = []
     for i, row in enumerate(line.rows):
@@ -218,6 +235,7 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
         cells: list[Piece] = [
             element("td", light_mark(row.light)),
             cell(cost, digits[0]),
+            element("td", words.percent(row.over_share)),
             cell(earned, digits[1]),
             element("td", words.percent(row.fallback_share)),
         ]
@@ -227,8 +245,11 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
             cells.append(element("td", "none" if np.isnan(best[i]) else f"{best[i]:.{digits[1]}f}"))
         if true:
             known = true.get(row.threshold)
-            cells.append(element("td", "–") if known is None else cell(known.episode_cost, digits[0]))
-            cells.append(element("td", "–") if known is None else cell(known.episode_return, digits[1]))
+            cells += [element("td", "–")] * 3 if known is None else [
+                cell(known.episode_cost, digits[0]),
+                element("td", words.percent(known.violation_rate)),
+                cell(known.episode_return, digits[1]),
+            ]  # fmt: skip
         rows.append(element("tr", [element("th", f"{row.threshold:g}", scope="row"), cells]))
     others = [pair for pair in line.calibrated if pair[0] not in line.thresholds]
     after = [f"Calibrated too: {'; '.join(f'to keep {k:g}, tell it {x:.4g}' for k, x in others)}."] * bool(
@@ -243,7 +264,13 @@ def _table(line: EstimateCurve, digits: tuple[int, int], dataset: Dataset | None
             f"and the simulated mean return at {earned}."
         )
     caption = "Means of an episode, with their intervals"
-    shown = table(heads, rows, caption, line.label, class_="named")
+    shown = table(
+        [labelled(name, kinds.get(name.split()[-1], "")) for name in heads],
+        rows,
+        caption,
+        line.label,
+        class_="named",
+    )
     return [shown, [element("p", sentence) for sentence in after]]
 
 
@@ -271,8 +298,7 @@ def _largest_costs(known: Dataset | Policy) -> list[float]:
     """What an episode can cost at most, for each cost."""
     if isinstance(known, Dataset):
         return [float(cost) * known.horizon for cost in known.max_cost]
-    each = zip(known.spec.max_cost, known.units.cost, strict=True)
-    return [cost * unit * known.spec.horizon for cost, unit in each]
+    return (known.largest_costs * known.spec.horizon).tolist()
 
 
 def _triples(row: ThresholdEstimate) -> tuple[Estimate, Estimate]:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from bcrl.assess.results import Result
-from bcrl.data import Dataset, summarise
+from bcrl.data import Dataset, Schema, summarise
 from bcrl.learn.protocol import Method
 from bcrl.policy import Policy
+from bcrl.report.episode_units import labelled
 from bcrl.report.words import count, listed, percent
 
 Pairs = list[tuple[str, str]]
+MOST_NAMES = 12
 
 
 def worlds(results: Sequence[Result]) -> list[str]:
@@ -21,19 +23,21 @@ def worlds(results: Sequence[Result]) -> list[str]:
 def of_log(dataset: Dataset) -> Pairs:
     """What the policy had to learn from."""
     known = summarise(dataset)
+    schema = dataset.schema
     shortest, longest = known["shortest_episode"], known["horizon"]
     length = f"{longest:,} steps each" if shortest == longest else f"{shortest:,} to {longest:,} steps"
     pairs = [
         ("episodes", f"{known['episodes']:,} of {length}, {known['transitions']:,} transitions"),
-        ("observation", count(known["observation_size"], "number")),
-        ("action", count(known["action_size"], "number")),
-        ("return", _spread(known["episode_return"])),
+        ("observation", count(known["observation_size"], "number") + _named(schema, "observation_names")),
+        ("action", count(known["action_size"], "number") + _named(schema, "action_names")),
+        ("return", _spread(known["episode_return"], schema.units.get("reward", ""))),
     ]
     kinds = zip(known["episode_cost"], known["share_of_episodes_within"], strict=True)
     for i, (spread, within) in enumerate(kinds, start=1):
         kind = "cost" if known["cost_count"] == 1 else f"cost {i}"
         shares = ", ".join(f"{limit}: {percent(share)}" for limit, share in within.items())
-        pairs += [(kind, _spread(spread)), (f"{kind} at most", f"{shares} of episodes")]
+        unit = schema.units.get(schema.cost_names[i - 1], "") if schema.cost_names else ""
+        pairs += [(kind, _spread(spread, unit)), (f"{kind} at most", f"{shares} of episodes")]
     return [*pairs, ("sha256", known["sha256"])]
 
 
@@ -78,10 +82,18 @@ def versions() -> str:
     return f"Page made with bcrl {version('bcrl')}, Python {platform.python_version()}, {packages}."
 
 
-def _spread(spread: dict[str, float]) -> str:
-    return (
+def _spread(spread: dict[str, float], unit: str) -> str:
+    numbers = (
         f"{spread['min']:.1f} to {spread['max']:.1f}, median {spread['q50']:.1f}, mean {spread['mean']:.1f}"
     )
+    return f"{numbers} {unit}" if unit else numbers
+
+
+def _named(schema: Schema, kind: str) -> str:
+    """The first names with their units, where they are known."""
+    names = getattr(schema, kind)
+    some = ", ".join(labelled(name, schema.units.get(name, "")) for name in names[:MOST_NAMES])
+    return f": {some}{', …' if len(names) > MOST_NAMES else ''}" if names else ""
 
 
 def _value(value: object) -> str:

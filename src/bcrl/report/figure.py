@@ -19,6 +19,7 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.files import atomic_path
 from bcrl.report.curves import NAMES, Curve, curves, earned_by
+from bcrl.report.episode_units import EpisodeUnits, label_axes, units_of
 from bcrl.report.theme import LIGHT, MARKERS, Theme
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def draw(results: Sequence[Result], dataset: Dataset | None = None) -> "Figure":
     with style(LIGHT):
         figure = blank_figure(len(panels), LIGHT)
         for axes, panel in zip(np.ravel(figure.subplots(1, len(panels))), panels, strict=True):
-            draw_panel(axes, panel, lines, dataset, LIGHT)
+            draw_panel(axes, panel, lines, dataset, LIGHT, units_of(dataset))
         if len(lines) > 1:
             handles, labels = figure.axes[0].get_legend_handles_labels()
             columns = min(len(lines), 2 * len(panels))
@@ -46,11 +47,13 @@ def draw(results: Sequence[Result], dataset: Dataset | None = None) -> "Figure":
     return figure
 
 
-def draw_one(panel: str, lines: Sequence[Curve], dataset: Dataset | None, theme: Theme) -> "Figure":
+def draw_one(
+    panel: str, lines: Sequence[Curve], dataset: Dataset | None, theme: Theme, units: EpisodeUnits
+) -> "Figure":
     """One panel as a figure of its own, so that a page can set panels side by side or one below another."""
     with style(theme):
         figure = blank_figure(1, theme)
-        draw_panel(figure.subplots(), panel, lines, dataset, theme)
+        draw_panel(figure.subplots(), panel, lines, dataset, theme, units)
     return figure
 
 
@@ -110,7 +113,12 @@ def matplotlib() -> Any:
 
 
 def draw_panel(
-    axes: "Axes", panel: str, lines: Sequence[Curve], dataset: Dataset | None, theme: Theme
+    axes: "Axes",
+    panel: str,
+    lines: Sequence[Curve],
+    dataset: Dataset | None,
+    theme: Theme,
+    units: EpisodeUnits,
 ) -> None:
     if panel == "reward":
         _reward(axes, lines, theme)
@@ -119,6 +127,8 @@ def draw_panel(
     else:
         assert dataset is not None
         _log(axes, lines, dataset, theme)
+    normalised = panel == "reward" and earned_by(lines) == "reward"
+    label_axes(axes, units.cost, units.cost if panel == "cost" else "" if normalised else units.earned)
 
 
 def _reward(axes: "Axes", lines: Sequence[Curve], theme: Theme) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError
 from bcrl.policy import Policy, load
+from bcrl.progress import progress
 from bcrl.report.facts import other_options
 
 STEPS = 100
@@ -80,12 +81,12 @@ def _learned(policy: Policy, about: dict[str, Any], speed: bool) -> Inspection:
     options = dataclasses.asdict(policy.method)  # type: ignore[call-overload]
     changed = dict(other_options(policy.method))
     spec = dataclasses.asdict(policy.spec)
-    largest = [c * unit for c, unit in zip(spec.pop("max_cost"), policy.units.cost, strict=True)]
+    del spec["max_cost"]
     first, each = _timed(policy) if speed else (None, None)
     return Inspection(
         **about,
         method=policy.method.name,
-        sizes={**spec, "largest_costs": largest},
+        sizes={**spec, "largest_costs": policy.largest_costs.tolist()},
         parameters=sum(np.size(leaf) for leaf in jax.tree.leaves(policy.learned)),
         changed=changed,
         defaults={name: value for name, value in options.items() if name not in changed},
@@ -123,14 +124,16 @@ def _timed(policy: Policy) -> tuple[float, float]:
     cost, threshold = np.zeros(policy.spec.cost_count), np.ones(policy.spec.cost_count)
     spent, begun = [], time.perf_counter()
     first = math.nan
-    while len(spent) < STEPS:
-        episode = policy.start(threshold=threshold if len(threshold) > 1 else 1.0)
-        for _ in range(min(policy.spec.horizon, STEPS)):
-            before = time.perf_counter()
-            episode.act(seen)
-            spent.append(time.perf_counter() - before)
-            first = time.perf_counter() - begun if math.isnan(first) else first
-            episode.observe(cost, 0.0)
+    with progress("timing actions", STEPS, "actions") as tick:
+        while len(spent) < STEPS:
+            episode = policy.start(threshold=threshold if len(threshold) > 1 else 1.0)
+            for _ in range(min(policy.spec.horizon, STEPS - len(spent))):
+                before = time.perf_counter()
+                episode.act(seen)
+                spent.append(time.perf_counter() - before)
+                first = time.perf_counter() - begun if math.isnan(first) else first
+                episode.observe(cost, 0.0)
+                tick()
     return first, 1e3 * median(spent)
 
 
@@ -162,6 +165,7 @@ def evaluation_rows(facts: Inspection, path: str | os.PathLike) -> list[dict[str
             {
                 "threshold": row.threshold,
                 "cost": (row.cost, row.cost_low, row.cost_high),
+                "over": row.over_share,
                 "return": (row.return_, row.return_low, row.return_high),
                 "verdict": row.light,
                 "what": "estimated from the log alone",
@@ -175,6 +179,7 @@ def evaluation_rows(facts: Inspection, path: str | os.PathLike) -> list[dict[str
             {
                 "threshold": line.threshold,
                 "cost": (line.episode_cost.mean, line.episode_cost.low, line.episode_cost.high),
+                "over": line.violation_rate,
                 "return": (line.episode_return.mean, line.episode_return.low, line.episode_return.high),
                 "verdict": str(line.kept),
                 "what": f"{line.episodes:,} episodes in {', '.join(sorted({row.world for row in found}))}",

@@ -18,6 +18,7 @@ from bcrl.policy import Policy
 from bcrl.report import facts, words
 from bcrl.report.curves import NAMES, Curve, curves, earned_by
 from bcrl.report.document import Part, around
+from bcrl.report.episode_units import EpisodeUnits, labelled, units_of
 from bcrl.report.estimates import estimate_page
 from bcrl.report.figure import MOST_DOTS, draw_one, shows_log
 from bcrl.report.inline_svg import inline_svg
@@ -72,10 +73,11 @@ def report_page(
         element("p", words.headline(lines), class_="lead"),
         [element("p", [_name(line, lines), words.verdict(line)]) for line in lines],
     ])  # fmt: skip
+    units = units_of(dataset, policies)
     middle = lines[0].thresholds[len(lines[0].thresholds) // 2]
     main = around("main", [
-        _pictures(lines, dataset),
-        _tables(lines),
+        _pictures(lines, dataset, units),
+        _tables(lines, units),
         *more,
         about(dataset, policies),
         usage(policies, policy_file, middle),
@@ -83,11 +85,13 @@ def report_page(
     return page(title, "reward and cost at each threshold", [header, main], command=command)
 
 
-def _pictures(lines: Sequence[Curve], dataset: Dataset | None) -> HTML:
+def _pictures(lines: Sequence[Curve], dataset: Dataset | None, units: EpisodeUnits) -> HTML:
     parts: list[Piece] = []
     if len(lines) > 1:
         parts.append(element("ul", [_legend(i, line) for i, line in enumerate(lines)], class_="legend"))
-    panels = element("div", [_panel(name, lines, None) for name in ("reward", "cost")], class_="panels")
+    panels = element(
+        "div", [_panel(name, lines, None, units) for name in ("reward", "cost")], class_="panels"
+    )
     caption = (
         f"What it earns is the {NAMES[earned_by(lines)]}. Large marks are means with their "
         "95 % intervals over seeds and episodes, faint dots single episodes. "
@@ -103,13 +107,13 @@ def _pictures(lines: Sequence[Curve], dataset: Dataset | None) -> HTML:
             f"{', which the numbers name' if len(lines) == 1 else ''}. "
             "Higher and further left is better."
         )
-        inside = [_panel("log", lines, dataset), element("figcaption", caption)]
+        inside = [_panel("log", lines, dataset, units), element("figcaption", caption)]
         parts.append(element("figure", inside, class_="panels beside"))
     return section("Reward and cost at each threshold", *parts)
 
 
-def _panel(name: str, lines: Sequence[Curve], dataset: Dataset | None) -> HTML:
-    picture = draw_one(name, lines, dataset, PAGE)
+def _panel(name: str, lines: Sequence[Curve], dataset: Dataset | None, units: EpisodeUnits) -> HTML:
+    picture = draw_one(name, lines, dataset, PAGE, units)
     return inline_svg(picture, name, words.describe(name, lines))
 
 
@@ -119,7 +123,7 @@ def _legend(i: int, line: Curve) -> HTML:
     return element("li", [mark, " ", line.label])
 
 
-def _tables(lines: Sequence[Curve]) -> HTML:
+def _tables(lines: Sequence[Curve], units: EpisodeUnits) -> HTML:
     normalised = "; reward is normalised" if any(line.earned == "reward" for line in lines) else ""
     legend = (
         f"Means with their 95 % intervals over seeds and episodes{normalised}. {KEPT_MEANS.capitalize()}. "
@@ -128,14 +132,15 @@ def _tables(lines: Sequence[Curve]) -> HTML:
     )
     return section(
         "The numbers",
-        *[[_heading(line, lines), _table(line)] for line in lines],
+        *[[_heading(line, lines), _table(line, units)] for line in lines],
         element("p", legend, class_="muted"),
     )
 
 
-def _table(line: Curve) -> HTML:
-    earned = "reward" if line.earned == "reward" else "return"
-    names = ("threshold", earned, "episode cost", "cost / threshold", "kept?", "over", "fallback")
+def _table(line: Curve, units: EpisodeUnits) -> HTML:
+    earned = "reward" if line.earned == "reward" else labelled("return", units.earned)
+    threshold, cost = (labelled(name, units.cost) for name in ("threshold", "episode cost"))
+    names = (threshold, earned, cost, "cost / threshold", "kept?", "over", "fallback")
     rows = [_row(f"{summary.threshold:g}", summary) for summary in line.summaries]
     if len(rows) > 1:
         rows.append(_row("all", line.overall))

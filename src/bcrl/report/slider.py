@@ -8,6 +8,7 @@ import numpy as np
 
 from bcrl.estimates import Light
 from bcrl.report.document import Part
+from bcrl.report.episode_units import EpisodeUnits, labelled
 from bcrl.report.estimate_curves import EstimateCurve
 from bcrl.report.markup import HTML, Piece, data_script, element
 
@@ -21,7 +22,7 @@ PLACES = 400
 
 
 def slider(
-    lines: Sequence[EstimateCurve], digits: tuple[int, int], panels: Sequence["Figure"]
+    lines: Sequence[EstimateCurve], digits: tuple[int, int], panels: Sequence["Figure"], units: EpisodeUnits
 ) -> Part | Piece:
     """The slider, for two thresholds or more; `panels` are the pictures with the class `guided`, in order.
 
@@ -39,9 +40,13 @@ def slider(
         "lines": [_line(line) for line in lines],
         "panels": [_place(panel) for panel in panels],
     }
-    name = element("label", ["Threshold it is told", element("output", "", data_told="")], for_="told")
+    name = element(
+        "label",
+        [labelled("Threshold it is told", units.cost), element("output", "", data_told="")],
+        for_="told",
+    )
     control = HTML(f'<input type="range" id="told" min="0" max="{PLACES}" step="1" value="{value}">')
-    answers = [_answer(i, line, several=len(lines) > 1) for i, line in enumerate(lines)]
+    answers = [_answer(i, line, units, several=len(lines) > 1) for i, line in enumerate(lines)]
     inside = [name, control, element("div", answers, aria_live="polite"), data_script(data)]
     script = Path(__file__).with_name("slider.js").read_text(encoding="utf-8")
     return Part(element("div", inside, class_="estimate-slider", hidden=""), scripts=(script,))
@@ -53,13 +58,13 @@ def light_mark(light: str) -> list[Piece]:
     return [mark, " ", str(Light(light))]
 
 
-def _answer(i: int, line: EstimateCurve, several: bool) -> HTML:
+def _answer(i: int, line: EstimateCurve, units: EpisodeUnits, several: bool) -> HTML:
     """Where the script writes about one policy."""
     light = [element("span", "", data_mark="", aria_hidden="true"), " ", element("b", "", data_word="")]
     return element("p", [
         element("span", line.label) if several else "",
-        element("span", ["cost ", element("b", "", data_cost="")]),
-        element("span", ["return ", element("b", "", data_earned="")]),
+        element("span", ["cost ", element("b", "", data_cost=""), units.cost and f" {units.cost}"]),
+        element("span", ["return ", element("b", "", data_earned=""), units.earned and f" {units.earned}"]),
         element("span", light),
         element("span", "", data_between="", class_="muted"),
     ], class_="answer", data_line=str(i))  # fmt: skip

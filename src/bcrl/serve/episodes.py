@@ -133,6 +133,7 @@ class Episode:
             "step": step,
             "next_step": self.step,
             "spent": self._spent(),
+            "above_largest": bool(self._engine.policy.above_largest(paid).any()),
             "ended": self.ended,
         }
         self._observed = {"step": step, "cost": cost, "reward": reward, "answer": answer}

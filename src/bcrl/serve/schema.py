@@ -138,7 +138,14 @@ def _schemas(engine: Engine) -> Schema:
             }
         ),
         "Step": _object(
-            {"episode": episode, "step": step, "next_step": step, "spent": spent, "ended": ended}
+            {
+                "episode": episode,
+                "step": step,
+                "next_step": step,
+                "spent": spent,
+                "above_largest": {"type": "boolean"},
+                "ended": ended,
+            }
         ),
         "State": _object(
             {
