@@ -11,8 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-TOKEN = "a token of this test"
-
 
 class Served:
     """A server and a client for it."""

@@ -6,12 +6,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import TOKEN
 
 from bcrl.cli import main
 from bcrl.serve.app import Bucket
 
 SEEN = [0.1] * 6
+TOKEN = "a token of this test"
 
 
 def wait_until(true) -> None:
