@@ -27,6 +27,7 @@ TRAINING = {
     "tracking": "direct",
     "tau-c": "0.02",
     "tau-r": "0.7",
+    "greed": "300",
     "gamma": "1",
     "max-budget": "4",
     "learning-rate": "0.001",
