@@ -54,6 +54,15 @@ def test_summary_by_hand():
     assert ten.episode_cost.error == pytest.approx(math.sqrt(50 / 16), rel=0.08)
 
 
+def test_a_line_prints_short():
+    ten, *_, everything = summarise(ROWS)
+    said = repr(ten)
+    assert said.startswith("Summary(threshold 10: reward 0.35 (")
+    assert said.endswith(", open, 4 episodes)")
+    assert len(said) < 110
+    assert repr(everything).startswith("Summary(all thresholds: reward ")
+
+
 def test_one_threshold_has_one_line():
     assert [line.threshold for line in summarise(ROWS[:4])] == [10.0]
     assert summarise([]) == []

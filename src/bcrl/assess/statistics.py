@@ -10,7 +10,7 @@ from bcrl.assess.results import Result
 from bcrl.errors import BCRLError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
     """A mean, its standard error, and a 95 % bootstrap interval."""
 
@@ -18,6 +18,9 @@ class Estimate:
     error: float
     low: float
     high: float
+
+    def __repr__(self) -> str:
+        return f"{self.mean:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
 class Kept(StrEnum):
@@ -45,7 +48,7 @@ def kept(cost: Estimate, threshold: float) -> Kept:
     return Kept.BROKEN if cost.low > threshold else Kept.OPEN
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Summary:
     """One line of a table; `threshold` is None for the line over all thresholds."""
 
@@ -59,6 +62,11 @@ class Summary:
     violation_rate: float
     fallback_share: float
     episodes: int
+
+    def __repr__(self) -> str:
+        what = "all thresholds" if self.threshold is None else f"threshold {self.threshold:g}"
+        earned = f"{'reward' if self.normalised else 'return'} {self.earned}"
+        return f"Summary({what}: {earned}, cost {self.cost}, {self.kept}, {self.episodes:,} episodes)"
 
     @property
     def kept(self) -> Kept:
