@@ -1,6 +1,6 @@
 """BCRL with discrete actions on grid worlds whose optimum is known: `docs/discrete.md`'s table.
 
-    python benchmarks/discrete_grids.py [--out runs/discrete-grids] [--development] [--options '{"beta": 1}']
+    python benchmarks/discrete_grids.py [--out runs/discrete-grids] [--development] [--options '{"beta": 1}'] [--steps 45000]
 
 For each grid: a log of 100k steps of an exploratory policy, one BCRL policy trained on it, and that policy's
 true discounted cost and return at four budgets. Returns are shares of the way from the least-cost policy's
@@ -44,8 +44,8 @@ GRIDS = ((5, 8), (6, 3), (7, 5), (7, 12), (8, 7))
 LABELS = ("up", "right", "down", "left")
 SHARES = (0.1, 0.25, 0.5, 0.75)
 """Budgets, as shares of the way from the least cost to that of the highest return."""
-EPISODES = 1_000
-STEPS = 15_000
+EPISODES = 4_000
+STEPS = 45_000
 OPTIONS = {
     "gamma": GAMMA,
     "gamma_cost": GAMMA,
@@ -54,8 +54,9 @@ OPTIONS = {
     "learning_rate": 1e-3,
     "target_rate": 0.01,
     "max_budget": 20.0,
-    "cost_unit": (0.3,),
+    "cost_unit": (1.0,),
     "reward_unit": 1.0,
+    "budget_input": "raw",
 }
 
 
@@ -124,6 +125,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/discrete-grids"))
     parser.add_argument("--development", action="store_true")
     parser.add_argument("--options", type=json.loads, default={})
+    parser.add_argument("--steps", type=int, default=STEPS)
     arguments = parser.parse_args()
     given = {name: tuple(x) if isinstance(x, list) else x for name, x in arguments.options.items()}
     options: dict[str, Any] = {**OPTIONS, **given}
@@ -132,7 +134,7 @@ def main() -> None:
     for size, seed in DEVELOPMENT if arguments.development else GRIDS:
         model = grid(size, seed)
         data = sample_log(model, 0.5, 100_000, HORIZON, labels=LABELS)
-        policy = fit(data, BCRL(**options), steps=STEPS).policy()
+        policy = fit(data, BCRL(**options), steps=arguments.steps).policy()
         for row in measure(policy, model):
             table.append({"size": size, "seed": seed, **row})
             over = "  over" if row["cost"] > row["budget"] else ""
@@ -143,7 +145,7 @@ def main() -> None:
             )
     seconds = time.time() - begun
     print(f"{seconds:.0f} s")
-    result = {"options": options, "steps": STEPS, "seconds": seconds, "rows": table}
+    result = {"options": options, "steps": arguments.steps, "seconds": seconds, "rows": table}
     write_text(arguments.out / "results.json", json.dumps(result, indent=1) + "\n")
 
 
