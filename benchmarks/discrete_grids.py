@@ -1,6 +1,6 @@
 """BCRL with discrete actions on grid worlds whose optimum is known: `docs/discrete.md`'s table.
 
-    python benchmarks/discrete_grids.py [--out runs/discrete-grids] [--development] [--options '{"beta": 1}'] [--steps 45000]
+    python benchmarks/discrete_grids.py [--out FOLDER] [--development] [--options '{"beta": 1}'] [--steps N]
 
 For each grid: a log of 100k steps of an exploratory policy, one BCRL policy trained on it, and that policy's
 true discounted cost and return at four budgets. Returns are shares of the way from the least-cost policy's
