@@ -167,9 +167,9 @@ def test_switching_by_enumeration():
     # What was spent is gone, and fewer steps are left.
     episode = policy.start(threshold=5.0)
     episode.act(observation)
-    episode.observe(2.0)
+    episode.observe(1.0)
     episode.act(observation)
-    np.testing.assert_allclose(episode.slack, 3.0 * (1 - 0.99**19) / (0.01 * 19) - cost.min(), rtol=1e-4)
+    np.testing.assert_allclose(episode.slack, 4.0 * (1 - 0.99**19) / (0.01 * 19) - cost.min(), rtol=1e-4)
 
 
 def test_other_rules_are_refused(trained):

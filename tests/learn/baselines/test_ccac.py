@@ -304,12 +304,12 @@ def test_the_actor_is_told_what_is_left(method, tmp_path):
     observation = np.array([0.5, -1.0], np.float32)
     seen = observation if method.faithful else (observation - [1.0, 0.0]) / [2.0, 1.0]
     mode = jax.jit(lambda policy, x: policy.mode(x))
-    episode = policy.start(threshold=5.0)
-    for left in (5.0, 3.0, 0.0):  # overspent by 1 in the end
+    episode = policy.start(threshold=1.25)
+    for left in (1.25, 0.75, 0.0):  # overspent by 0.25 in the end
         shown = left if method.faithful else np.log1p(left)
         wanted = mode(actor.policy, np.asarray([*seen, shown], np.float32))
         np.testing.assert_allclose(episode.act(observation), wanted, rtol=1e-5)
-        episode.observe(2.0 if left == 5.0 else 4.0)
+        episode.observe(0.5 if left == 1.25 else 1.0)
     with pytest.raises(BCRLError, match="ccac tracks no budget"):
         policy.start(budget=1.0)
 
