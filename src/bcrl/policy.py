@@ -74,6 +74,10 @@ class Policy(CheckedPolicy):
             f"Policy({self.method.name}, {sizes}, {self.spec.cost_count} cost, horizon {self.spec.horizon})"
         )
 
+    @property
+    def largest_costs(self) -> np.ndarray:
+        return np.multiply(self.spec.max_cost, self.units.cost)
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes the policy file, all or nothing."""
         header = {

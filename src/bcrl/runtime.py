@@ -123,22 +123,21 @@ class CheckedPolicy:
 
     name: str
     spec: Any
-    units: Any
     schema: Any
     calibration: Any
     observed: ObservedRange | None
     tracks_budgets: bool
     longest: int | None
 
+    @property
+    def largest_costs(self) -> np.ndarray:
+        """(k,) the largest cost of a step: the declared one, or else that of the log."""
+        raise NotImplementedError
+
     def meaning(self) -> dict[str, Any]:
         """The parts of the schema that the file has: names and units of columns, for messages."""
         parts = self.schema if isinstance(self.schema, dict) else self.schema.to_dict()
         return {name: value for name, value in parts.items() if value}
-
-    @property
-    def largest_costs(self) -> np.ndarray:
-        """(k,) the largest cost of a step: the declared one, or else that of the log."""
-        return np.multiply(self.spec.max_cost, getattr(self.units, "cost", self.units))
 
     def above_largest(self, costs: ArrayLike) -> np.ndarray:
         """Which costs of a step, (..., k), are above the largest; float32 is rounded."""
@@ -1123,6 +1122,7 @@ class Policy(CheckedPolicy):
     """A trained policy, from `load`. `start` begins an episode (or a batch of them) under a budget."""
 
     options: dict[str, Any]
+    units: np.ndarray
     schema: dict[str, Any]
     provenance: dict[str, Any]
     header: dict[str, Any]
@@ -1131,6 +1131,10 @@ class Policy(CheckedPolicy):
     def __repr__(self) -> str:
         sizes = f"{self.spec.observation_size} observations, {self.spec.action_size} actions"
         return f"Policy({self.name}, {sizes}, {self.spec.cost_count} cost, horizon {self.spec.horizon})"
+
+    @property
+    def largest_costs(self) -> np.ndarray:
+        return np.multiply(self.spec.max_cost, self.units)
 
     def start(
         self,

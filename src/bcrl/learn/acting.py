@@ -68,7 +68,7 @@ class BudgetedActor(TrackingActor):
         key: PRNGKeyArray,
         draws: int,
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
-        """Of n drawn actions, the first the mean, the best by Q_R among those with Q_C ≤ δ; is there one?"""
+        """Of the mean and n − 1 drawn actions the best by Q_R with Q_C ≤ δ, and whether there is one."""
         actions = drawn(mean, log_std, key, draws).at[0].set(mean)
         cost, worth = self.compared(features, actions, budget)
         safe = budgets.is_safe(cost, budget)
