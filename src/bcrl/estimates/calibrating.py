@@ -12,6 +12,7 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates.ensemble import Model
 from bcrl.estimates.estimating import STARTS, Cell, Laboratory, check_thresholds
+from bcrl.estimates.interval import standard_error
 from bcrl.estimates.light import Light, grouped
 from bcrl.estimates.log import check_policies, warn_of_another_log
 from bcrl.policy import Policy
@@ -63,9 +64,9 @@ def calibrate(
 ) -> Calibrated:
     """The policy with a table from wanted thresholds to those it must be told, estimated from the log alone.
 
-    For a wanted threshold κ it is the told one with the largest lower return among those whose cost bound,
-    and that of every smaller one, is at most κ. A wanted threshold that none keeps is refused and not in the
-    table; if all are, that is an error. Arguments as for `bcrl.estimate`.
+    For a wanted threshold κ it is κ itself, or the nearest told one that keeps κ for sure, unless another
+    one that does earns more by a standard error. A wanted threshold that none keeps is refused and not in the table; if all are, that
+    is an error. Arguments as for `bcrl.estimate`.
     """
     wanted = check_thresholds(thresholds)
     check_policies([policy], data)
@@ -104,10 +105,10 @@ def choose_told(laboratory: Laboratory, policy: Policy, wanted: Sequence[float],
     # Dense at the low end, where small differences count.
     coarse = top * np.linspace(0.0, 1.0, POINTS) ** 2
     cells = laboratory.cells(policy, coarse, tick)
-    best = [_best(cells, threshold).told for threshold in wanted]
+    best = [best_told(cells, threshold).told for threshold in wanted]
     cells += laboratory.cells(policy, _between(coarse, best, wanted), tick)
     cells.sort(key=lambda cell: cell.threshold)
-    return [_best(cells, threshold) for threshold in wanted]
+    return [best_told(cells, threshold) for threshold in wanted]
 
 
 def _between(grid: np.ndarray, best: Sequence[float | None], wanted: Sequence[float]) -> np.ndarray:
@@ -124,19 +125,39 @@ def _between(grid: np.ndarray, best: Sequence[float | None], wanted: Sequence[fl
     return np.array(points)
 
 
-def _best(cells: Sequence[Cell], wanted: float) -> Choice:
-    """argmax of the lower return over κ′ with U(κ′) ≤ κ, U the running maximum of the cost bound."""
-    highest = np.maximum.accumulate([cell.cost_bound for cell in cells])
-    keeping = [cell for cell, high in zip(cells, highest, strict=True) if high <= wanted]
+def best_told(cells: Sequence[Cell], wanted: float) -> Choice:
+    """What to tell for κ, of all κ′ with U(κ′) ≤ κ: the plain one, or one that earns more.
+
+    The plain one is the nearest to κ. Gains over it are paired by member and start and count less one
+    standard error, so that the plain one is told where no other is better than by chance.
+    """
+    bounds = _upper([cell.threshold for cell in cells], [cell.cost_bound for cell in cells])
+    keeping = [cell for cell, bound in zip(cells, bounds, strict=True) if bound <= wanted]
     trusted = [cell for cell in keeping if cell.verdict.light is not Light.RED]
     if trusted:
-        return Choice(wanted, max(trusted, key=lambda cell: cell.earned.low), "")
+        plain = min(trusted, key=lambda cell: abs(cell.threshold - wanted))
+
+        def more(cell: Cell) -> float:
+            gain = cell.returns - plain.returns
+            return float(gain.mean()) - standard_error(gain)
+
+        best = max(trusted, key=more)
+        return Choice(wanted, best if more(best) > 0 else plain, "")
     if keeping:
         why = "; ".join(keeping[-1].verdict.reasons)
         return Choice(wanted, None, f"what would keep it cannot be trusted ({why})")
-    least = cells[0]
+    least = cells[int(np.argmin(bounds))]
     return Choice(
         wanted,
         None,
-        f"even told {least.threshold:g}, the policy may cost {least.cost_bound:.3g}",
+        f"even told {least.threshold:g}, the policy may cost {min(bounds):.3g}",
     )
+
+
+def _upper(told: Sequence[float], bounds: Sequence[float]) -> list[float]:
+    """U(κ′): the largest cost bound of the told thresholds from κ′/2 to κ′, since single ones are noisy.
+
+    Not of all smaller ones: told next to nothing, a policy may cost more than told a little.
+    """
+    lows = np.searchsorted(told, np.asarray(told) / 2)
+    return [max(bounds[low : i + 1]) for i, low in enumerate(lows)]

@@ -176,6 +176,14 @@ class Laboratory:
         """c_max H, the largest cost that an episode can have."""
         return float(self.data.max_cost[0]) * self.horizon
 
+    @property
+    def scale(self) -> float:
+        """c_max times the mean length of the log's episodes: what errors of a cost are measured by.
+
+        Not times H: where lengths differ widely, few episodes come near that.
+        """
+        return float(self.data.max_cost[0]) * float(self.data.episode_lengths.mean())
+
     def episodes(self, thresholds: int) -> int:
         """How many episodes `cells` simulates."""
         return 2 * self.model.count * thresholds * len(self.first)
@@ -206,14 +214,14 @@ class Laboratory:
                 "fallback": float(centre.fallback[:, index].mean()),
                 "far": self.support.far(np.concatenate(centre.visited[:, index])),
                 "replay": self.replay.error,
-                "spread": spread(costs) / max(told, 0.01 * self.largest),
+                "spread": spread(costs) / max(told, 0.01 * self.scale),
                 "clipped": float(centre.clipped[:, index].mean()),
             }
         )
         logged = self.data.episode_costs
         verdict = outside_log(verdict, told, float(logged.min()), float(logged.max()))
         doubt = 1.0 if verdict.light is Light.GREEN else 2.0
-        floor = doubt * max(0.005 * self.largest, 0.05 * told)
+        floor = doubt * max(0.005 * self.scale, 0.05 * told)
         # Returns were off by 1 to 7 % where costs were right.
         least = doubt * 0.02 * max(abs(float(returns.mean())), float(self.data.episode_returns.std()))
         return Cell(

@@ -15,15 +15,17 @@ class Interval:
     high: float
 
 
-def spread(values: np.ndarray) -> float:
-    """h for the mean of `values` (members, starts): 95 % by members and starts.
-
-    h² = t²(K − 1, .975) · [s²_members (1 + 1/K) + s²_starts / E]
-    """
+def standard_error(values: np.ndarray) -> float:
+    """Of the mean of `values` (members, starts): √(s²_members (1 + 1/K) + s²_starts / E)."""
     members, starts = values.shape
     between = values.mean(axis=1).var(ddof=1) * (1 + 1 / members)
     within = values.mean(axis=0).var(ddof=1) / starts if starts > 1 else 0.0
-    return float(stdtrit(members - 1, 0.975) * np.sqrt(between + within))
+    return float(np.sqrt(between + within))
+
+
+def spread(values: np.ndarray) -> float:
+    """h for the mean of `values` (members, starts): t(K − 1, .975) standard errors, 95 %."""
+    return float(stdtrit(len(values) - 1, 0.975)) * standard_error(values)
 
 
 def interval(values: np.ndarray, other: np.ndarray, floor: float, least: float = -np.inf) -> Interval:
