@@ -65,8 +65,8 @@ def calibrate(
     """The policy with a table from wanted thresholds to those it must be told, estimated from the log alone.
 
     For a wanted threshold κ it is κ itself, or the nearest told one that keeps κ for sure, unless another
-    one that does earns more by a standard error. A wanted threshold that none keeps is refused and not in the table; if all are, that
-    is an error. Arguments as for `bcrl.estimate`.
+    one that does earns more by a standard error. A wanted threshold that none keeps is refused and not in the
+    table; if all are, that is an error. Arguments as for `bcrl.estimate`.
     """
     wanted = check_thresholds(thresholds)
     check_policies([policy], data)

@@ -277,7 +277,7 @@ def make_ship_world(
     frame: Frame = "ego",
     limit: int | None = None,
     water: np.ndarray | None = None,
-    quirks: Quirks = Quirks(),  # noqa: B008 (frozen)
+    quirks: Quirks = Quirks(),
     noise: float = 0.0,
 ) -> ShipWorld:
     """The world of a scenario file. `reset` draws from `among`, by default the congested fifth of the test.

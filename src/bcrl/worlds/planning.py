@@ -107,7 +107,7 @@ def plan_episodes(
     *,
     episodes: int = 20,
     seed: int = 0,
-    how: Search = Search(population=128, elites=12, iterations=60, restarts=1),  # noqa: B008 (frozen)
+    how: Search = Search(population=128, elites=12, iterations=60, restarts=1),
 ) -> Bought:
     """The best return found within each threshold, from random starts.
 
