@@ -8,9 +8,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tiny_log_maker import make_log
 
 HIDDEN = (8,)
+
+# No test may fail because the machine is busy.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 # Most of a small test is compilation, and many tests compile the same program: all workers, and the programs
 # that tests start, inherit one cache. Set here and not in a hook: JAX reads it when it is first imported, and

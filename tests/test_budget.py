@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from bcrl import budget as budgets
 from bcrl import runtime
 
-relaxed = settings(deadline=None, max_examples=60)
+relaxed = settings(max_examples=60)
 gammas = st.sampled_from([0.5, 0.9, 0.97, 0.99, 1.0])
 shapes = st.sampled_from([(), (1,), (6, 1), (6, 3)])
 

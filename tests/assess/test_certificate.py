@@ -130,7 +130,7 @@ def test_an_abort_rule_saves_episodes():
 costs_up_to_1 = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(0, 1), min_size=1, max_size=60)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(costs_up_to_1, st.floats(0.01, 0.99))
 def test_wealth_is_never_negative_and_does_not_depend_on_the_order(costs, threshold):
     gains = (threshold - np.array(costs)) / (1 - threshold)
@@ -142,7 +142,7 @@ def test_wealth_is_never_negative_and_does_not_depend_on_the_order(costs, thresh
     assert math.exp(wealth[-1]) == pytest.approx(products.mean(), rel=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(costs_up_to_1, st.floats(0.01, 0.99), st.floats(0.5, 0.999), st.floats(0.5, 0.999))
 def test_what_is_certified_is_certified_at_less_confidence_and_at_a_higher_threshold(
     costs, kappa, one, other
@@ -158,7 +158,7 @@ def test_what_is_certified_is_certified_at_less_confidence_and_at_a_higher_thres
         assert certify(costs, higher, largest=1, confidence=high).p_value <= careful.p_value * (1 + 1e-9)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(costs_up_to_1, st.floats(0.05, 0.95), st.floats(1e-6, 1e6))
 def test_another_unit_of_cost_changes_nothing(costs, threshold, unit):
     one = certify(costs, threshold, largest=1)

@@ -4,14 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
 from bcrl.assess.statistics import aggregate, interquartile_mean
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40))
 def test_it_is_the_mean_without_the_outer_quarters(values):
     assert interquartile_mean(np.array(values)) == pytest.approx(trim_mean(values, 0.25), rel=1e-12, abs=1e-9)

@@ -36,7 +36,7 @@ results = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(results, max_size=4, unique_by=lambda row: row.episode))
 def test_round_trip(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("results") / "results.csv"

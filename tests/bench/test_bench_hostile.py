@@ -348,7 +348,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )  # fmt: skip
 QUICK = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )  # the folder is written anew by each example
 
 

@@ -120,7 +120,7 @@ def test_act_in_the_middle_uses_the_budget_left() -> None:
     assert policy.act(before_the_hazards, 0.0) != 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 2**31), st.floats(0.01, 1.0))
 def test_the_gap_is_the_price_of_pathwise_promises_only(seed: int, extra: float) -> None:
     """The default is never better than the optimum, and never worse than its base policy."""
@@ -151,7 +151,7 @@ def test_the_money_pump() -> None:
     assert kept.evaluate(1.0).total_return == pytest.approx(1 / 0.49, abs=1e-3)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_the_paper_schemes_excess_is_bounded_by_half_a_bin_for_ever(seed: int) -> None:
     """J_C ≤ δ + (h/2)/(1−γ) in every safe state and bin."""

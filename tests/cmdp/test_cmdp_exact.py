@@ -24,7 +24,7 @@ from bcrl.cmdp import (
 )
 from bcrl.errors import BCRLError
 
-few = settings(max_examples=50, deadline=None)
+few = settings(max_examples=50)
 share = st.floats(0, 1)
 
 
@@ -60,7 +60,7 @@ def test_frontier_and_secant_are_the_linear_programs_optimum(model: CMDP, part: 
     assert np.all(np.diff(slopes) < 1e-6 * (1 + np.abs(slopes[1:])))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models(costs=2, min_actions=2), share, share)
 def test_several_costs_by_columns_are_the_linear_programs_optimum(model: CMDP, x: float, y: float) -> None:
     free = evaluate(model, unconstrained(model), *model.costs) @ model.start

@@ -104,7 +104,7 @@ def test_actions_that_do_not_exist_are_never_taken() -> None:
     assert optimum(model, 1.0).value == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(models(costs=2))
 def test_a_saved_model_comes_back(tmp_path_factory: pytest.TempPathFactory, model: CMDP) -> None:
     path = tmp_path_factory.mktemp("models") / "model.npz"

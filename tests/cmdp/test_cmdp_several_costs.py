@@ -69,7 +69,7 @@ def test_both_choices_look_safe_and_one_is_a_dead_end() -> None:
     assert np.all(exact.cost <= budget + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(models(costs=2, max_states=4), st.integers(0, 2**31), st.booleans())
 def test_a_joint_base_keeps_every_budget(model: CMDP, seed: int, pure: bool) -> None:
     """One base policy for all costs: its action is always allowed, and the whole set keeps all budgets."""
@@ -89,7 +89,7 @@ def test_a_joint_base_keeps_every_budget(model: CMDP, seed: int, pure: bool) -> 
     assert grid.excess(grid.chain(policy), costs) <= 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(models(costs=2, max_states=4, min_actions=2), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_the_default_keeps_all_budgets_jointly(model: CMDP, x: float, y: float) -> None:
     joint = evaluate(model, least_cost(model, 0).policy, *model.costs) @ model.start

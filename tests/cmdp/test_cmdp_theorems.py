@@ -13,7 +13,7 @@ from bcrl.cmdp._slack import SlackGrid, solve_chain
 from bcrl.cmdp._values import q_values
 
 seeds = st.integers(0, 2**32 - 1)
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 
 
 def grid_of(model: CMDP, critic: CostCritic, rng: np.random.Generator) -> SlackGrid:
@@ -198,7 +198,7 @@ def test_deterministic_policies_within_the_budget_are_in_the_safe_set(model: CMD
             state = int(model.transitions.indices[state * model.actions + action])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(models(), seeds, st.integers(3, 20))
 def test_the_default_mode_never_exceeds_the_budget(model: CMDP, seed: int, bins: int) -> None:
     """In every state and bin, from the start, and for budgets it was not planned for."""
@@ -211,7 +211,7 @@ def test_the_default_mode_never_exceeds_the_budget(model: CMDP, seed: int, bins:
         assert policy.evaluate(other).cost[0] <= other + 1e-9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(models(min_actions=2), seeds)
 def test_more_budget_never_earns_less(model: CMDP, seed: int) -> None:
     least = float(least_cost(model).value @ model.start)
@@ -234,7 +234,7 @@ def test_the_theorem_holds_for_the_running_policy(shield: bool) -> None:
         assert seen.fallback == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 2).flatmap(lambda costs: models(costs=costs, max_states=4)), seeds)
 def test_the_compiled_plan_solves_the_bellman_equation_of_the_bins(model: CMDP, seed: int) -> None:
     """Against explicit transitions between (state, bin) pairs; without lottery the equation is plain."""

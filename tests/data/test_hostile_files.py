@@ -310,7 +310,7 @@ def test_control_characters_and_odd_bytes_of_names_never_reach_the_terminal(tmp_
     body=st.binary(max_size=60),
     version=st.sampled_from([1, 2, 3, 9]),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_any_member_is_read_or_refused_in_one_line(arrays, tmp_path, name, header, body, version):
     size = struct.pack("<H" if version == 1 else "<I", len(header))
     npz(tmp_path / "log.npz", arrays, **{name: b"\x93NUMPY" + bytes([version, 0]) + size + header + body})

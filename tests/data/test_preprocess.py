@@ -54,7 +54,7 @@ def test_a_crowded_cell_is_cut_a_sparse_one_dropped_and_the_others_stay():
     assert numbers(kept) == sorted(numbers(kept)), "the order of the log is kept"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 1000),
     episodes=st.integers(1, 80),

@@ -112,7 +112,7 @@ def supports(preferences: np.ndarray, support: float) -> tuple[np.ndarray, np.nd
     return (ratio >= support * (1 + 1e-5)) | (ratio == 1), ratio >= support * (1 - 1e-5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     cost=numbers,
     worth=numbers,

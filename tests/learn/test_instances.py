@@ -32,7 +32,7 @@ from bcrl.learn.protocol import Spec, blank_actor
 from bcrl.learn.registry import make_method
 from bcrl.policy import Policy
 
-relaxed = settings(deadline=None, max_examples=30)
+relaxed = settings(max_examples=30)
 gaps = np.array([-3.0, -0.4, -1e-5, 0.0, 2e-4, 0.5, 2.0])
 values = arrays(np.float32, 6, elements=st.floats(-5, 5, width=32))
 temperatures = st.sampled_from([0.2, 1.0, 5.0])

@@ -16,7 +16,7 @@ from bcrl.learn.losses import (
 )
 from bcrl.learn.networks import gaussian_log_density
 
-relaxed = settings(deadline=None, max_examples=40)
+relaxed = settings(max_examples=40)
 gaps = np.array([-2.0, -0.5, 0.0, 1.0, 3.0], np.float32)
 
 

@@ -14,7 +14,7 @@ from bcrl.learn.bcrl_parts import Costs
 from bcrl.learn.protocol import Spec
 
 ROWS = 8
-relaxed = settings(deadline=None, max_examples=25)
+relaxed = settings(max_examples=25)
 
 
 def numbers(k: int, low: float, high: float) -> st.SearchStrategy[np.ndarray]:

@@ -47,7 +47,7 @@ def actions(policy: bcrl.Policy, data: Dataset, threshold: float, cost: float, r
 
 
 @given(cost=POWERS, reward=POWERS, name=st.sampled_from([n for n in METHODS if not n.startswith("bc-")]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_method_is_given_the_same_log_and_options(cost, reward, name):
     tiny_log = make_log()
     if small(name).in_task_units:  # as released: the constants are those of its tasks

@@ -70,7 +70,9 @@ values = st.one_of(
     ),
     st.sampled_from([[8] * 100_000, [[]], {}, [], [True], json.loads("[" * 300 + "]" * 300)]),
 )
-fuzzed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+fuzzed = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], database=None
+)
 
 
 @pytest.fixture(scope="module")
