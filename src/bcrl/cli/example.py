@@ -141,7 +141,7 @@ def show(truth: "Truth", title: str, note: str) -> None:
             for row in truth.rows
         ],
     )
-    print("\na planner, which sees what BCRL sees; = : kWh of below a rate where it emits as much")
+    print("\na planner that sees what BCRL sees; = : kWh of below a rate at its emission")
     heads = ["budget kg", "planner", "=", "of the optimum"]
     print_columns(
         heads,

@@ -43,6 +43,6 @@ def draw_energy(rows: "Sequence[Compared]", drawn: Curves, clone: tuple[float, f
             xlabel="kg CO₂ per car",
             ylabel="kWh per car",
         )
-        axes.legend(loc="lower right", frameon=False)
+        axes.legend(loc="lower right", frameon=False, fontsize=10.5)
         axes.text(0, -0.17, LOGGED, transform=axes.transAxes, size=7.5, color=theme.muted)
     return figure
