@@ -107,7 +107,7 @@ class Command:
 
 
 def show(truth: "Truth", title: str, note: str) -> None:
-    """Two tables of 80 columns: what the policy did, and what others buy."""
+    """Three tables of 80 columns: what the policy did, and what rules and a planner buy."""
     print(f"\n{title}: {truth.sessions:,} cars, BCRL told what each may emit")
     heads = ["budget kg", "emitted kg (95 %)", "kept?", "cars over", "kWh", "of the optimum"]
     print_columns(
@@ -137,6 +137,20 @@ def show(truth: "Truth", title: str, note: str) -> None:
                 f"{row.below_kwh:.2f} ({row.below_kg:.2f})",
                 f"{row.below_equal:.2f}",
                 f"{row.optimum_kwh:.2f} ({row.optimum_kg:.2f})",
+            ]
+            for row in truth.rows
+        ],
+    )
+    print("\na planner that sees what BCRL sees; = : kWh of below a rate at its emission")
+    heads = ["budget kg", "planner", "=", "of the optimum"]
+    print_columns(
+        heads,
+        [
+            [
+                f"{row.budget:g}",
+                f"{row.planner_kwh:.2f} ({row.planner_kg:.2f})",
+                f"{row.planner_equal:.2f}",
+                f"{row.planner_share:.1%}",
             ]
             for row in truth.rows
         ],

@@ -1,4 +1,4 @@
-"""One policy beside simple rules, cloning and perfect foresight, on the sessions of one period."""
+"""One policy beside simple rules, a planner and perfect foresight, on the sessions of one period."""
 
 import csv
 import os
@@ -10,6 +10,7 @@ import numpy as np
 from bcrl.assess.results import Result
 from bcrl.assess.statistics import Estimate, Kept, estimate, kept
 from bcrl.examples.ev_optimum import at_once, below, best_level, foresight
+from bcrl.examples.ev_planner import planner
 from bcrl.examples.ev_sessions import Sessions
 from bcrl.files import atomic_path
 
@@ -42,6 +43,10 @@ class Compared:
     below_equal: float
     fleet_equal: float
     """kWh of one rate limit for all cars and no budget for any, where it emits as much as the policy."""
+    planner_kwh: float
+    planner_kg: float
+    planner_equal: float
+    """kWh of charging below a rate where it emits as much as the planner."""
 
     @property
     def kept(self) -> Kept:
@@ -51,6 +56,11 @@ class Compared:
     def share(self) -> float:
         """Energy as a share of the optimum's."""
         return self.kwh / self.optimum_kwh
+
+    @property
+    def planner_share(self) -> float:
+        """The planner's energy as a share of the optimum's."""
+        return self.planner_kwh / self.optimum_kwh
 
 
 @dataclass(frozen=True)
@@ -88,11 +98,13 @@ def compare(results: Sequence[Result], sessions: Sessions, log: Sessions, drawn:
         level = best_level(log, budget)
         others = (foresight(sessions, budget), at_once(sessions, budget), below(sessions, level, budget))
         means = [float(column.mean()) for bought in others for column in bought]
+        planned_kwh, planned_kg = (float(column.mean()) for column in planner(sessions, budget))
         lines = (drawn.once, drawn.below, drawn.fleet)
         values = (
             *(sessions.period, budget, spent.mean, spent.low, spent.high),
             *(float(np.mean(kg > budget * (1 + 1e-6))), float(kwh.mean()), *means, level),
-            *(float(np.interp(spent.mean, line[:, 0], line[:, 1])) for line in lines),
+            *(float(np.interp(spent.mean, *line.T)) for line in lines),
+            *(planned_kwh, planned_kg, float(np.interp(planned_kg, *drawn.below.T))),
         )
         rows.append(Compared(*values))
     return rows

@@ -1,4 +1,4 @@
-"""The picture: energy against emission, of the policy, cloning, the rules and perfect foresight."""
+"""The picture: energy against emission, of the policy, cloning, rules, the planner and perfect foresight."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ def draw_energy(rows: "Sequence[Compared]", drawn: Curves, clone: tuple[float, f
         for label, line, colour, dashes in lines:
             axes.plot(*line.T, color=colour, linestyle=dashes, linewidth=1.6, label=label)
         axes.plot(*clone, "X", color=theme.series[4], markersize=10, label="cloning the log (BC)")
+        planned = np.array([(row.planner_kg, row.planner_kwh) for row in rows])
+        axes.plot(*planned.T, "D", color=theme.ink, markerfacecolor="none", label="planner with forecasts")
         energy = np.array([row.kwh for row in rows])
         marks(axes, 0, theme, at, energy, None, "BCRL, told the budget of each car (kg)")
         right = 1.25 * float(max(at.max(), clone[0]))
@@ -41,6 +43,6 @@ def draw_energy(rows: "Sequence[Compared]", drawn: Curves, clone: tuple[float, f
             xlabel="kg CO₂ per car",
             ylabel="kWh per car",
         )
-        axes.legend(loc="lower right", frameon=False)
+        axes.legend(loc="lower right", frameon=False, fontsize=10.5)
         axes.text(0, -0.17, LOGGED, transform=axes.transAxes, size=7.5, color=theme.muted)
     return figure
