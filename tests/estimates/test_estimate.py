@@ -11,6 +11,7 @@ from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates import Light
 from bcrl.estimates.interval import interval, spread
+from bcrl.estimates.log import cost_scale
 from bcrl.estimates.model_world import simulate
 from bcrl.worlds import built_in_world
 
@@ -108,6 +109,16 @@ def test_thresholds_below_every_logged_cost_are_extrapolation():
     dear = part(8, 30)
     rows = estimate(policy_of(dear), dear, bcrl.fit_model(dear, **SMALL))
     assert "no logged episode costs less than 8: thresholds under 8 are extrapolation" in reasons(rows)
+
+
+def test_one_long_episode_hardly_changes_what_errors_are_measured_by():
+    lengths = np.array([10] * 99 + [1_000])
+    zeros, ends = np.zeros((lengths.sum(), 1)), np.zeros(lengths.sum(), bool)
+    ends[np.cumsum(lengths) - 1] = True
+    costs = np.full(lengths.sum(), 2.0)
+    log = Dataset(zeros, zeros, zeros[:, 0], costs, zeros, terminals=np.zeros_like(ends), timeouts=ends)
+    assert cost_scale(log) == pytest.approx(2.0 * 19.9)
+    assert float(log.max_cost[0]) * log.horizon == 2_000
 
 
 def test_the_interval_is_the_formula_with_a_floor():

@@ -16,7 +16,7 @@ from bcrl.errors import BCRLError, brief_repr
 from bcrl.estimates.ensemble import Model, fit_model
 from bcrl.estimates.interval import Interval, interval, spread
 from bcrl.estimates.light import Light, Verdict, judge, outside_log, overspent
-from bcrl.estimates.log import check_policies, spaced, warn_of_another_log
+from bcrl.estimates.log import check_policies, cost_scale, spaced, warn_of_another_log
 from bcrl.estimates.model_world import Simulated, first_states, member_worlds, simulate
 from bcrl.estimates.support import Support, replay
 from bcrl.files import atomic_path
@@ -176,14 +176,6 @@ class Laboratory:
         """c_max H, the largest cost that an episode can have."""
         return float(self.data.max_cost[0]) * self.horizon
 
-    @property
-    def scale(self) -> float:
-        """c_max times the mean length of the log's episodes: what errors of a cost are measured by.
-
-        Not times H: where lengths differ widely, few episodes come near that.
-        """
-        return float(self.data.max_cost[0]) * float(self.data.episode_lengths.mean())
-
     def episodes(self, thresholds: int) -> int:
         """How many episodes `cells` simulates."""
         return 2 * self.model.count * thresholds * len(self.first)
@@ -209,19 +201,20 @@ class Laboratory:
 
     def _cell(self, told: float, index: int, centre: Simulated, other: Simulated) -> Cell:
         costs, returns = centre.costs[:, index], centre.returns[:, index]
+        usual = cost_scale(self.data)
         verdict = judge(
             {
                 "fallback": float(centre.fallback[:, index].mean()),
                 "far": self.support.far(np.concatenate(centre.visited[:, index])),
                 "replay": self.replay.error,
-                "spread": spread(costs) / max(told, 0.01 * self.scale),
+                "spread": spread(costs) / max(told, 0.01 * usual),
                 "clipped": float(centre.clipped[:, index].mean()),
             }
         )
         logged = self.data.episode_costs
         verdict = outside_log(verdict, told, float(logged.min()), float(logged.max()))
         doubt = 1.0 if verdict.light is Light.GREEN else 2.0
-        floor = doubt * max(0.005 * self.scale, 0.05 * told)
+        floor = doubt * max(0.005 * usual, 0.05 * told)
         # Returns were off by 1 to 7 % where costs were right, by green lights too.
         least = 0.04 * max(abs(float(returns.mean())), float(self.data.episode_returns.std()))
         return Cell(

@@ -84,6 +84,14 @@ def _facts(schema: Schema) -> dict[str, str]:
     return facts
 
 
+def cost_scale(data: Dataset) -> float:
+    """c_max times the mean length of the log's episodes: what errors of a cost are measured by.
+
+    Not times the longest: where lengths differ widely, few episodes come near that.
+    """
+    return float(data.max_cost[0]) * float(data.episode_lengths.mean())
+
+
 def held_out(data: Dataset, seed: int) -> np.ndarray:
     """(E,) a mask of the episodes that no member is trained on."""
     mask = np.zeros(data.episode_count, bool)
