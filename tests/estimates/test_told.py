@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bcrl.estimates.calibrating import Choice, best_told
+from bcrl.estimates.calibrating import best_told
 from bcrl.estimates.estimating import Cell
 from bcrl.estimates.interval import Interval
 from bcrl.estimates.light import Light, Verdict
@@ -20,9 +20,7 @@ def cell(told: float, cost: float, earned: float = 100.0, noise: float = 0.0, li
 
 
 def told(cells: list[Cell], wanted: float) -> float | None:
-    choice = best_told(cells, wanted)
-    assert isinstance(choice, Choice)
-    return choice.told
+    return best_told(cells, wanted).told
 
 
 @pytest.mark.parametrize(("more", "expected"), [(0.1, 10.0), (2.0, 8.0), (-2.0, 10.0)])
