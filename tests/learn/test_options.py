@@ -80,7 +80,10 @@ def test_unknown_names_list_the_known():
 
 def test_a_method_shows_what_is_not_its_default():
     assert repr(BCRL()) == "BCRL()"
-    assert repr(make_method("bcrl", family="safety-gym")) == "BCRL(reward_unit=1.0, tau_c=0.3, tau_r=0.6)"
+    assert (
+        repr(make_method("bcrl", family="safety-gym"))
+        == "BCRL(reward_unit=1.0, tau_c=0.01, tau_r=0.6, n_step=10)"
+    )
     assert repr(BCSafe(threshold=5.0)) == "BCSafe(threshold=5.0)"
 
 

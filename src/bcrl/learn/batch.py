@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from bcrl.data import Dataset
 from bcrl.data.blocks import blocks, extremes, release, take
 from bcrl.data.mapped import lay_down
+from bcrl.learn.stretches import Stretches, one_step
 
 
 class Batch(eqx.Module):
@@ -22,6 +23,7 @@ class Batch(eqx.Module):
     cost: Float[Array, "b k"]
     next_features: Float[Array, "b f"]
     bootstrap: Float[Array, " b"]  # 0 where the backup ends, else 1
+    steps: Float[Array, " b"] | float = 1.0  # from s to s′; reward and cost are discounted sums over them
 
     @property
     def pairs(self) -> Float[Array, "b f+a"]:
@@ -59,20 +61,24 @@ class Rows(eqx.Module):
         ended: np.ndarray,
         *extra: np.ndarray,
         reward_scale: float = 1.0,
+        stretches: Stretches | None = None,
     ) -> "Rows":
         """The columns of `Batch`, then `extra` ones. `ended` marks where the backup does not bootstrap.
 
-        `features` returns what the networks see of observations and their times in the episode.
+        `features` returns what the networks see of observations and their times in the episode. With
+        `stretches` a row goes several steps of the log at once.
         """
+        step = one_step(data) if stretches is None else stretches
 
         def columns(at: slice) -> list[np.ndarray]:
+            last = step.last(at)
             return [
                 features(data.observations[at], data.steps[at]),
                 cloned_actions(data, at),
-                reward_scale * data.rewards[at],
-                data.costs_2d[at],
-                features(data.next_observations[at], data.steps[at] + 1),
-                1.0 - ended[at],
+                reward_scale * step.rewards[at],
+                step.costs[at],
+                features(data.next_observations[last], data.steps[last] + 1),
+                1.0 - ended[last],
                 *(column[at] for column in extra),
             ]
 

@@ -110,7 +110,7 @@ class BCRL(LabelValues):
 
     def cost_critic_loss(self, critic: MLP, batch: Batch, next_value: Array) -> Float[Array, ""]:
         """E[‖Q_C(s, a) − (c + γ_C V_C(s′))‖²] (Eq. loss_qcs)."""
-        target = batch.cost + self.discount_cost * batch.bootstrap[:, None] * next_value
+        target = batch.cost + self.cost_discount(batch) * batch.bootstrap[:, None] * next_value
         return jnp.mean((apply_each(critic, batch.pairs) - target) ** 2) * target.shape[1]
 
     @stage("budgets")
@@ -125,10 +125,10 @@ class BCRL(LabelValues):
         extra = budgets.draw_slack(key, least.shape, self.slack_limit(spec), self.slack_draw)
         if self.tracking == "soft":
             left = (delta := least + extra) - costs.critic
-            return Budgets(delta - costs.value, left, left / self.discount_cost)
-        next_least = batch.cost + self.discount_cost * batch.bootstrap[:, None] * costs.next_value
+            return Budgets(delta - costs.value, left, left / self.cost_discount(batch))
+        next_least = batch.cost + self.cost_discount(batch) * batch.bootstrap[:, None] * costs.next_value
         delta = jnp.maximum(least, next_least) + extra
-        return Budgets(delta, delta, budgets.direct_next(delta, batch.cost, self.discount_cost))
+        return Budgets(delta, delta, budgets.direct_next(delta, batch.cost, self.cost_discount(batch)))
 
     @stage("reward critics")
     def reward_losses(
@@ -160,7 +160,8 @@ class BCRL(LabelValues):
         self, critic: MLP, inputs: Array, batch: Batch, next_value: Array
     ) -> Float[Array, ""]:
         """E[(Q_R(s, a, δ) − (r + γ V_R(s′, δ′)))²] (Eq. loss_qr)."""
-        target = batch.reward + self.gamma * batch.bootstrap * next_value
+        gamma = self.gamma if self.n_step == 1 else self.gamma**batch.steps
+        target = batch.reward + gamma * batch.bootstrap * next_value
         return jnp.mean((apply_each(critic, inputs)[..., 0] - target) ** 2)
 
     @stage("policy")
@@ -215,6 +216,10 @@ class BCRL(LabelValues):
         return -jnp.mean(weight * fallback.log_density(batch.features, key, batch.action))
 
     # ---- small helpers -----------------------------------------------------------------------------
+
+    def cost_discount(self, batch: Batch) -> Float[Array, "b 1"] | float:
+        """γ_C from s to s′."""
+        return self.discount_cost if self.n_step == 1 else self.discount_cost ** batch.steps[:, None]
 
     def value(self, network: MLP, features: Array, budget: Array) -> Float[Array, " b"]:
         """V_R(s, δ)."""

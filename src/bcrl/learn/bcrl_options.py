@@ -61,8 +61,10 @@ class BCRLOptions(MethodOptions):
     """How V_R is regressed on Q_R: expectile (IQL), gumbel (XQL) or sparse (SparseQL)."""
     temperature_r: float | None = option(None, above=0.0, unit="see temperature_unit", traced=True)
     """Gumbel's β or sparse's α for V_R; smaller is nearer the best action. By default 1 and 0.5."""
-    gamma: float = option(0.99, least=0.0, most=1.0, traced=True)
+    gamma: float = option(0.99, least=0.0, most=1.0)
     """Discount of reward."""
+    n_step: int = option(1, least=1, most=10_000)
+    """Steps of the log in one backup, of reward and cost. 1 is the paper's; longer episodes want more."""
 
     label_values: Literal["compared", "regressed"] = "compared"
     """Discrete actions: V_C and V_R by comparing those that the log supports, or by the regressions."""

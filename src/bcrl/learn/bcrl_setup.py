@@ -1,5 +1,6 @@
 """What surrounds Algorithm 1: the log on the device, the networks with their optimisers, and the actor."""
 
+import dataclasses
 import math
 import warnings
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from bcrl.learn.batch import Batch, Rows
 from bcrl.learn.bcrl_options import PARTS, BCRLOptions
 from bcrl.learn.networks import MLP, ensemble, policy_network
 from bcrl.learn.protocol import Normaliser, Part, Spec
+from bcrl.learn.stretches import stretches
 from bcrl.learn.tracking import TrackingActor
 from bcrl.learn.train_state import Networks, TrainState
 
@@ -46,10 +48,13 @@ class BCRLSetup(BCRLOptions):
                 return normal
             return np.concatenate([normal, (step / data.horizon).astype(np.float32)[:, None]], axis=1)
 
+        steps = stretches(data, self.n_step, self.gamma, self.discount_cost)
         rows = Rows.of_transitions(
             data,
             features,
             data.terminals | data.timeouts if self.ends_at_timeouts else data.terminals,
+            *([steps.lengths] if self.n_step > 1 else []),
+            stretches=steps,
         )
         initial = features(data.initial_observations, np.zeros(data.episode_count))
         return Arrays(rows, jnp.asarray(initial))
@@ -70,7 +75,10 @@ class BCRLSetup(BCRLOptions):
 
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Batch:
         """A random batch of transitions."""
-        return arrays.rows.sample_batch(key, self.batch_size)[0]
+        batch, extra = arrays.rows.sample_batch(key, self.batch_size)
+        if not extra:
+            return batch
+        return dataclasses.replace(batch, steps=extra[0][:, 0])
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         """Fresh networks, targets of the critics, and optimisers."""

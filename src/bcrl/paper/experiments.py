@@ -54,10 +54,13 @@ def _methods(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, name) for name in names)
 
 
-def _values(option: str, values: tuple[float, ...], name: str, setting: str = "") -> tuple[Column, ...]:
-    """BCRL with each value of an option; `setting` is how published.csv names it."""
+def _values(
+    option: str, values: tuple[float, ...], name: str, setting: str = "", **others: Any
+) -> tuple[Column, ...]:
+    """BCRL with each value of an option, and `others`; `setting` is how published.csv names it."""
     return tuple(
-        Column(f"{name} {x:g}", options={option: x}, setting=setting and setting.format(x)) for x in values
+        Column(f"{name} {x:g}", options={option: x} | others, setting=setting and setting.format(x))
+        for x in values
     )
 
 
@@ -128,7 +131,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "The expectile τ_C of the cost value",
             "appendix, expectile table, right",
             "scores",
-            _values("tau_c", (0.2, 0.3, 0.4), "tau_c", "tau_c={:g}"),
+            # Over several steps τ_C means something else: the safety-gym family has 0.01 there.
+            _values("tau_c", (0.2, 0.3, 0.4), "tau_c", "tau_c={:g}", n_step=1),
             _of_table("tau_c"),
             "tau_c",
         ),
