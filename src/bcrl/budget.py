@@ -49,7 +49,7 @@ def soft_slack_next(slack: Costs, cost_advantage: Costs, gamma_cost: float) -> A
 # Direct tracking: what was spent is gone. Exact in deterministic worlds, without a guarantee under noise.
 
 
-def direct_next(budget: Costs, cost: Costs, gamma_cost: float) -> Array:
+def direct_next(budget: Costs, cost: Costs, gamma_cost: ArrayLike) -> Array:
     """g(s, a, s′, δ) = (δ − c(s,a)) / γ_C; its f is δ_init itself."""
     return (jnp.asarray(budget) - cost) / gamma_cost
 

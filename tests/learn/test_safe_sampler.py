@@ -1,5 +1,7 @@
 """The augmented sampler never leaves the safe set: every (s, δ), (s, a, δ) and (s′, δ′) it makes is safe."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -71,6 +73,25 @@ def test_direct(slack_draw, criterion, k, data, seed):
     assert np.all(np.asarray(made.next_state) >= next_v_c * BOOTSTRAP[:, None] - rounding)
     wanted = (np.asarray(made.state, float) - cost) / method.discount_cost
     np.testing.assert_allclose(made.next_state, wanted, atol=rounding)
+
+
+@pytest.mark.parametrize("tracking", ["soft", "direct"])
+@relaxed
+@given(data=st.data(), seed=st.integers(0, 2**31 - 1))
+def test_over_several_steps_the_budget_is_what_is_paid_and_what_is_left(tracking, data, seed):
+    """δ = c + γ_C^n δ′ where Q_C is exact, whatever the length n of the stretch; s′ is safe."""
+    method = BCRL(tracking=tracking, n_step=9)
+    steps = data.draw(arrays(np.float32, ROWS, elements=st.integers(1, 9)))
+    v_c, next_v_c, cost = (data.draw(numbers(1, 0, high)) for high in (50, 50, 9))
+    discount = 0.99 ** steps[:, None]
+    costs = Costs(*map(jnp.asarray, (cost + discount * next_v_c, v_c, next_v_c)))
+    batch = dataclasses.replace(batch_with(cost), bootstrap=jnp.ones(ROWS), steps=jnp.asarray(steps))
+    made = method.augment(jax.random.key(seed), batch, costs, Spec(1, 1, 1, 50, (1.0,), 10))
+    soft = tracking == "soft"
+    delta = np.asarray(made.state) + (v_c if soft else 0)
+    next_delta = np.asarray(made.next_state) + (next_v_c if soft else 0)
+    np.testing.assert_allclose(cost + discount * next_delta, delta, atol=1e-3)
+    assert np.all(next_delta >= next_v_c - 1e-3)
 
 
 def test_budgets_fill_the_safe_set():

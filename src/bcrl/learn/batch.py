@@ -23,7 +23,11 @@ class Batch(eqx.Module):
     cost: Float[Array, "b k"]
     next_features: Float[Array, "b f"]
     bootstrap: Float[Array, " b"]  # 0 where the backup ends, else 1
-    steps: Float[Array, " b"] | float = 1.0  # from s to s′; reward and cost are discounted sums over them
+    steps: Float[Array, " b"] | None = None  # from s to s′, over which reward and cost are summed; None: 1
+
+    def discount(self, gamma: float) -> Float[Array, " b"] | float:
+        """γ from s to s′."""
+        return gamma if self.steps is None else gamma**self.steps
 
     @property
     def pairs(self) -> Float[Array, "b f+a"]:

@@ -160,8 +160,7 @@ class BCRL(LabelValues):
         self, critic: MLP, inputs: Array, batch: Batch, next_value: Array
     ) -> Float[Array, ""]:
         """E[(Q_R(s, a, δ) − (r + γ V_R(s′, δ′)))²] (Eq. loss_qr)."""
-        gamma = self.gamma if self.n_step == 1 else self.gamma**batch.steps
-        target = batch.reward + gamma * batch.bootstrap * next_value
+        target = batch.reward + batch.discount(self.gamma) * batch.bootstrap * next_value
         return jnp.mean((apply_each(critic, inputs)[..., 0] - target) ** 2)
 
     @stage("policy")
@@ -218,8 +217,9 @@ class BCRL(LabelValues):
     # ---- small helpers -----------------------------------------------------------------------------
 
     def cost_discount(self, batch: Batch) -> Float[Array, "b 1"] | float:
-        """γ_C from s to s′."""
-        return self.discount_cost if self.n_step == 1 else self.discount_cost ** batch.steps[:, None]
+        """γ_C from s to s′, for every cost."""
+        discount = batch.discount(self.discount_cost)
+        return discount[:, None] if isinstance(discount, Array) else discount
 
     def value(self, network: MLP, features: Array, budget: Array) -> Float[Array, " b"]:
         """V_R(s, δ)."""

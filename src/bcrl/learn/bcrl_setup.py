@@ -76,9 +76,7 @@ class BCRLSetup(BCRLOptions):
     def sample(self, arrays: Arrays, key: PRNGKeyArray) -> Batch:
         """A random batch of transitions."""
         batch, extra = arrays.rows.sample_batch(key, self.batch_size)
-        if not extra:
-            return batch
-        return dataclasses.replace(batch, steps=extra[0][:, 0])
+        return dataclasses.replace(batch, steps=extra[0][:, 0]) if extra else batch
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         """Fresh networks, targets of the critics, and optimisers."""
