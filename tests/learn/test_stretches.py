@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known_mdp import ACTIONS, CODES, STATES, learned_costs, make_log
 
-from bcrl.data import Dataset
+from bcrl.data import Dataset, blocks, load_data, save_data
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser
@@ -74,6 +74,19 @@ def test_rows_that_do_not_follow_one_another_have_no_stretches():
     data = log_of([5], 1, consecutive=False)
     with pytest.raises(BCRLError, match="n_step is 3: use n_step 1"):
         stretches(data, 3, GAMMA, GAMMA_COST)
+
+
+def test_a_stretch_may_end_in_another_block_of_a_log_on_disk(tmp_path, monkeypatch):
+    monkeypatch.setenv("BCRL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**7)
+    data = log_of([9, 8, 7], 1)
+    save_data(data, tmp_path / "log.npz", compressed=False)
+    on_disk = load_data(tmp_path / "log.npz", storage="disk")
+    method = BCRL(n_step=5, hidden=(4,))
+    normaliser = Normaliser(jnp.zeros(2), jnp.ones(2))
+    one, other = (method.prepare(log, normaliser).rows.table for log in (data, on_disk))
+    assert isinstance(other, np.ndarray)
+    np.testing.assert_array_equal(np.asarray(one), other)
 
 
 @pytest.mark.slow
