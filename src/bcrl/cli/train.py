@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from bcrl.data import Dataset
 
 Options = TypeVar("Options")
+LONG = 500
+"""Steps of an episode from which several steps in one backup are worth a trial (docs/results/promise.md)."""
 
 
 @dataclass
@@ -125,6 +127,8 @@ class Command(Generic[Options]):
         run = fit(data, method, **how)
         names = ", ".join(f"policy-{seed}.bcrl" for seed in run.seeds)
         print(f"trained {run.method.name} for {self.steps:,} steps: {names} in {self.out}")
+        if self.family == "own" and (hint := hint_for_long_episodes(data, run.method)):
+            print(hint)
         told = ",".join(f"{x:g}" for x in usual_thresholds(data, run.method.trained_for))
         if self.world is None and self.family == "own" and data.consecutive and told:
             words = ["--data", self.data, "--thresholds", told, "--out", "estimates.csv"]
@@ -133,6 +137,14 @@ class Command(Generic[Options]):
         return next_step(
             "bcrl", "evaluate", self.out, "--world", self.world or "WORLD", "--out", "results.csv"
         )
+
+
+def hint_for_long_episodes(data: "Dataset", method: Method) -> str:
+    """What to try where one action hardly changes what follows; empty where that is not measured."""
+    one_step = getattr(method, "n_step", None) == 1  # BCRL alone has the option
+    if not one_step or data.horizon < LONG or not data.consecutive or data.schema.discrete:
+        return ""
+    return f"episodes of {data.horizon:,} steps: compare with --n-step 10 --tau-c 0.01 (docs/faq.md)"
 
 
 def usual_thresholds(data: "Dataset", own: float | None) -> list[float]:
