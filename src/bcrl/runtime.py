@@ -441,7 +441,7 @@ BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
     "temperature_r gamma beta weight_limit sparse_extraction batch_size learning_rate target_rate clip_norm "
     "dropout phases budget_samples max_budget slack_draw temperature_unit exponent_limit greed unsafe_price "
-    "cost_share label_values"
+    "cost_share label_values n_step"
 )
 CLONING_TRAINS_WITH = "cost_unit reward_unit batch_size learning_rate dropout"
 # For each method: the options that acting needs with their defaults, and those that training alone uses. A

@@ -24,7 +24,7 @@ def log_of(length: int, *, consecutive: bool = True) -> Dataset:
 
 def test_long_episodes_have_a_hint():
     hint = hint_for_long_episodes(log_of(LONG), make_method("bcrl"))
-    assert hint == "episodes of 500 steps: compare with --n-step 10 --tau-c 0.01 (docs/faq.md)"
+    assert hint == "episodes of 500 steps: compare with --n-step 10 --tau-c 0.03 (docs/faq.md)"
     assert len(hint) <= 80
 
 
@@ -34,6 +34,8 @@ def test_long_episodes_have_a_hint():
         (log_of(LONG - 1), make_method("bcrl")),
         (log_of(LONG, consecutive=False), make_method("bcrl")),
         (log_of(LONG), make_method("bcrl", n_step=5)),
+        (log_of(LONG), make_method("bcrl", criterion="episodic")),
+        (log_of(LONG), make_method("bcrl-xql")),
         (log_of(LONG), make_method("caps")),
     ],
 )

@@ -11,7 +11,9 @@ from bcrl.data import Dataset, blocks, load_data, save_data
 from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser
+from bcrl.learn.registry import with_old_values
 from bcrl.learn.stretches import stretches
+from bcrl.learn.traced import program_key
 
 GAMMA, GAMMA_COST = 0.9, 0.8
 
@@ -134,8 +136,16 @@ def tabular_fixed_point(data: Dataset, n: int, tau: float) -> tuple[np.ndarray, 
     return value, critic
 
 
-def test_another_n_is_another_program_and_is_written_into_policy_files():
-    method = BCRL(n_step=7)
-    assert "n_step=7" in repr(method)
-    with pytest.raises(BCRLError, match="n_step"):
-        BCRL(n_step=0)
+def test_another_n_is_another_program():
+    assert program_key(BCRL(n_step=7)) != program_key(BCRL())
+    assert program_key(BCRL(gamma=0.9)) != program_key(BCRL()), "sums of rewards are made before training"
+
+
+@pytest.mark.parametrize(("options", "words"), [({"n_step": 0}, "n_step"), ({"n_step": 500}, "less than 1%")])
+def test_stretches_that_leave_nothing_to_bootstrap_are_refused(options, words):
+    with pytest.raises(BCRLError, match=words):
+        BCRL(**options)
+
+
+def test_files_from_before_have_one_step():
+    assert with_old_values({}, ["n_step"]) == {"n_step": 1}

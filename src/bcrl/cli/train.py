@@ -141,10 +141,13 @@ class Command(Generic[Options]):
 
 def hint_for_long_episodes(data: "Dataset", method: Method) -> str:
     """What to try where one action hardly changes what follows; empty where that is not measured."""
-    one_step = getattr(method, "n_step", None) == 1  # BCRL alone has the option
-    if not one_step or data.horizon < LONG or not data.consecutive or data.schema.discrete:
+    from bcrl.learn.bcrl import BCRL
+
+    if not isinstance(method, BCRL) or method.n_step > 1 or not data.consecutive or data.schema.discrete:
         return ""
-    return f"episodes of {data.horizon:,} steps: compare with --n-step 10 --tau-c 0.01 (docs/faq.md)"
+    if data.horizon < LONG or method.criterion == "episodic" or method.cost_regression != "expectile":
+        return ""
+    return f"episodes of {data.horizon:,} steps: compare with --n-step 10 --tau-c 0.03 (docs/faq.md)"
 
 
 def usual_thresholds(data: "Dataset", own: float | None) -> list[float]:

@@ -17,6 +17,8 @@ from bcrl.learn.protocol import Part, Spec
 from bcrl.learn.regression import InSample
 
 PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
+LEAST_LEFT = 0.01
+"""Of γ_C over n_step: budgets are divided by it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,8 +65,9 @@ class BCRLOptions(MethodOptions):
     """Gumbel's β or sparse's α for V_R; smaller is nearer the best action. By default 1 and 0.5."""
     gamma: float = option(0.99, least=0.0, most=1.0)
     """Discount of reward."""
-    n_step: int = option(1, least=1, most=10_000)
-    """Steps of the log in one backup, of reward and cost. 1 is the paper's; longer episodes want more."""
+    n_step: int = option(1, least=1, most=1_000)
+    """Steps of the log in one backup, of reward and cost; 1 is the paper's. Long episodes may need more, with
+    a smaller tau_c."""
 
     label_values: Literal["compared", "regressed"] = "compared"
     """Discrete actions: V_C and V_R by comparing those that the log supports, or by the regressions."""
@@ -145,6 +148,11 @@ class BCRLOptions(MethodOptions):
         super().__post_init__()
         if self.criterion == "discounted" and self.gamma_cost == 1.0:
             raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")
+        if self.discount_cost**self.n_step < LEAST_LEFT:
+            raise BCRLError(
+                f"n_step is {self.n_step}, but of a cost so far ahead less than {LEAST_LEFT:.0%} counts with "
+                f"gamma_cost {self.gamma_cost:g}: use a smaller n_step"
+            )
 
     @property
     def schedule(self) -> tuple[tuple[Part, ...], ...]:

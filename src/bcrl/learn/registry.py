@@ -48,7 +48,8 @@ class Record:
         return getattr(import_module(module), attribute)
 
 
-# The paper's table of hyperparameters; MetaDrive's network and dropout are the published code's.
+# The paper's hyperparameters, but for two of safety-gym. MetaDrive's network and dropout are those of
+# the published code.
 _BCRL_FAMILIES: dict[str, Options] = {
     "bullet": {"tau_c": 0.2, "tau_r": 0.5, "beta": 3.0},
     # The paper's τ_C is 0.3 with n_step 1. Episodes have 500 and 1,000 steps (docs/results/promise.md).
@@ -182,7 +183,7 @@ def check_discrete(method: Method, source: str) -> None:
         )
 
 
-OLD_VALUES = {"check_action": False, "label_values": "regressed", "safety_factor": 1.0}
+OLD_VALUES = {"check_action": False, "label_values": "regressed", "safety_factor": 1.0, "n_step": 1}
 """Options that older files do not have, with the values in force when they were written."""
 
 

@@ -47,7 +47,8 @@ def stretches(data: Dataset, n: int, gamma: float, gamma_cost: float) -> Stretch
         return one_step(data)
     if not data.consecutive:
         raise BCRLError(
-            f"{data.source or 'the log'}: rows do not follow one another, but n_step is {n}: use n_step 1"
+            f"{data.source or 'the log'}: rows do not follow one another, but n_step is {n}: use n_step 1, "
+            "and a tau_c for it, such as 0.2"
         )
     left = data.episode_lengths[data.episode] - data.steps
     lengths = np.minimum(left, n)

@@ -16,7 +16,7 @@ def adopted_normaliser(method: Method, spec: Spec, donor: Policy) -> Normaliser:
     """The normaliser the donor's cost critics were trained with, after checking that they fit."""
     if not isinstance(method, BCRL) or not isinstance(donor.method, BCRL):
         raise BCRLError("cost critics can be taken over from BCRL to BCRL only")
-    for name in ("hidden", "criterion", "gamma_cost", "nonnegative_values"):
+    for name in ("hidden", "criterion", "gamma_cost", "nonnegative_values", "n_step"):
         if getattr(method, name) != getattr(donor.method, name):
             raise BCRLError(
                 f"{name} is {getattr(method, name)}, but the cost critics were trained with "
