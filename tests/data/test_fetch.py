@@ -336,7 +336,7 @@ def test_the_next_command_is_one_that_train_takes(arrays, hub, tmp_path, capsys)
     read = parse(kind, "bcrl train", command[1:], default)
     assert str(read.data) == str(tmp_path / find_task(name).data_file)
     assert read.family == "safety-gym"
-    assert read.options.tau_c == 0.3
+    assert (read.options.tau_c, read.options.n_step) == (0.01, 10)
 
 
 BAD = {
