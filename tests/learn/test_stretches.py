@@ -147,5 +147,9 @@ def test_stretches_that_leave_nothing_to_bootstrap_are_refused(options, words):
         BCRL(**options)
 
 
+def test_one_step_leaves_every_discount_of_cost():
+    assert BCRL(gamma_cost=0.001).discount_cost == 0.001
+
+
 def test_files_from_before_have_one_step():
     assert with_old_values({}, ["n_step"]) == {"n_step": 1}

@@ -18,7 +18,7 @@ from bcrl.learn.regression import InSample
 
 PARTS: tuple[Part, ...] = ("cost", "reward", "policy")
 LEAST_LEFT = 0.01
-"""Of γ_C over n_step: budgets are divided by it."""
+"""The least γ_C^n of stretches of n steps: budgets are divided by it."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,7 +148,7 @@ class BCRLOptions(MethodOptions):
         super().__post_init__()
         if self.criterion == "discounted" and self.gamma_cost == 1.0:
             raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")
-        if self.discount_cost**self.n_step < LEAST_LEFT:
+        if self.n_step > 1 and self.discount_cost**self.n_step < LEAST_LEFT:
             raise BCRLError(
                 f"n_step is {self.n_step}, but of a cost so far ahead less than {LEAST_LEFT:.0%} counts with "
                 f"gamma_cost {self.gamma_cost:g}: use a smaller n_step"
