@@ -65,7 +65,7 @@ _BCRL_FAMILIES: dict[str, Options] = {
     # The built-in point tasks: as Bullet, with a reward value nearer the best (chosen on circle and run).
     "point": {"tau_c": 0.2, "tau_r": 0.7, "beta": 3.0},
     # Ships: a reward of 100 at the goal asks for a small β; with a smaller fallback_beta more ships arrive.
-    # Chosen in the scenarios of validation (docs/results/ships.md).
+    # τ_C, n_step and the fallback's β were chosen in the scenarios of validation (docs/results/ships.md).
     "ship": {
         "tau_c": 0.05,
         "tau_r": 0.7,
