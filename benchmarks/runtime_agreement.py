@@ -56,7 +56,7 @@ CASES = [
     Case("bcrl, candidates", candidates=8),
     Case("bcrl-xql", "bcrl-xql"),
     Case("bcrl-sparse", "bcrl-sparse", candidates=4),
-    Case("bcrl-gradient", "bcrl-gradient"),
+    Case("bcrl-gradient", "bcrl-gradient", candidates=6),
     Case("td3", "bcrl-td3bc"),
     Case("td3, candidates", "bcrl-td3bc", candidates=8),
     Case("td3, direct, episodic", "bcrl-td3bc", {"tracking": "direct", "criterion": "episodic"}),

@@ -433,15 +433,16 @@ OF_BCRL = {
     "support": 0.01,
     "budget_input": "log",
     "extraction": "clone",
-    # Two that older files do not have:
+    # Three that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
+    "critic_norm": False,
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
     "temperature_r gamma beta weight_limit sparse_extraction batch_size learning_rate target_rate clip_norm "
     "dropout phases budget_samples max_budget slack_draw temperature_unit exponent_limit greed unsafe_price "
-    "cost_share label_values n_step"
+    "cost_share label_values n_step cost_price decay"
 )
 CLONING_TRAINS_WITH = "cost_unit reward_unit batch_size learning_rate dropout"
 # For each method: the options that acting needs with their defaults, and those that training alone uses. A
@@ -465,6 +466,7 @@ VALUES: dict[str, Any] = {
     "extraction": ("clone", "gradient"),
     "nonnegative_values": (True, False),
     "check_action": (True, False),
+    "critic_norm": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
     "safety_factor": [1.0, 1e6],
@@ -772,7 +774,7 @@ def _shapes(method: str, options: dict[str, Any], spec: Spec) -> dict[str, tuple
             shapes[f"{name}.weights[{i}]"] = (*lead, sizes[i], sizes[i + 1])
             shapes[f"{name}.biases[{i}]"] = (*lead, sizes[i + 1])
             if norms and i < len(sizes) - 2:
-                shapes[f"{name}.norms[{i}][0]"] = shapes[f"{name}.norms[{i}][1]"] = (sizes[i + 1],)
+                shapes[f"{name}.norms[{i}][0]"] = shapes[f"{name}.norms[{i}][1]"] = (*lead, sizes[i + 1])
 
     if method in ("bc-all", "bc-safe"):
         network(".policy.trunk", d, a if spec.discrete else 2 * a)
@@ -792,7 +794,7 @@ def _shapes(method: str, options: dict[str, Any], spec: Spec) -> dict[str, tuple
         network(".fallback.trunk", s, a if spec.discrete else 2 * a)
         network(".cost_value", s, k, norms=True)
         network(".cost_critic", s + a, k, members=2)
-        network(".critic", s + k + a, 1, members=2)
+        network(".critic", s + k + a, 1, members=2, norms=options["critic_norm"])
         shapes[".mean_start_value"] = shapes[".slack_limit"] = (k,)
     return shapes
 
@@ -808,7 +810,7 @@ class MLP:
         self.weights = [tensors[f"{name}.weights[{i}]"] for i in range(count)]
         self.biases = [tensors[f"{name}.biases[{i}]"][..., None, :] for i in range(count)]
         self.norms = [
-            (tensors[f"{name}.norms[{i}][0]"], tensors[f"{name}.norms[{i}][1]"])
+            (tensors[f"{name}.norms[{i}][0]"][..., None, :], tensors[f"{name}.norms[{i}][1]"][..., None, :])
             for i in range(count - 1)
             if f"{name}.norms[{i}][0]" in tensors
         ]

@@ -26,6 +26,8 @@ BAD = {
     "cost_share": [0.0, 1.1],
     "hidden": [(), (8, 0), 5, [8], (8,) * 65, "8", None],
     "max_budget": [0.0, -1.0],
+    "cost_price": [0.0, -1.0, (1.0, float("inf"))],
+    "decay": ["never"],
     "tracking": ["hard"],
     "criterion": ["monthly"],
     "slack_draw": ["normal"],

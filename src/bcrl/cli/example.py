@@ -25,7 +25,7 @@ class Command:
     """Folder for the log, the policies, the tables, the pictures and the page."""
     budgets: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 3.0)
     """kg of CO₂ that a car may emit."""
-    steps: int = 12_000
+    steps: int = 20_000
     """Gradient steps of BCRL; cloning takes half of them."""
     sessions: int = 0
     """Sessions of each period at most, evenly spaced; 0 takes all."""

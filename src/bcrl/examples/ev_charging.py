@@ -29,12 +29,15 @@ TRAINING = {
     "tau-r": "0.7",
     "greed": "300",
     "gamma": "1",
+    "cost-price": "1.5",
     "max-budget": "4",
     "learning-rate": "0.001",
     "target-rate": "0.03",
+    "decay": "all",
     "hidden": "128,128",
     "batch-size": "512",
     "fallback-beta": "200",
+    "fallback-below": "0.02",
     "safety-factor": "1",
 }
 """Options of `bcrl train`, chosen on 2019 alone (docs/ev-charging.md)."""

@@ -69,6 +69,10 @@ class BCRLOptions(MethodOptions):
     """Steps of the log in one backup, of reward and cost; 1 is the paper's. Long episodes may need more, with
     a smaller tau_c."""
 
+    cost_price: tuple[float, ...] | None = option(None, above=0.0, unit="reward/cost")
+    """Reward that a cost takes away in training, one for all costs or for each: of two ways to the same
+    reward the cheaper is better, also where no budget binds. None is the paper's."""
+
     label_values: Literal["compared", "regressed"] = "compared"
     """Discrete actions: V_C and V_R by comparing those that the log supports, or by the regressions."""
 
@@ -93,10 +97,14 @@ class BCRLOptions(MethodOptions):
 
     hidden: tuple[int, ...] = option((512, 512), least=1, most=65_536)
     """Hidden layers of every network."""
+    critic_norm: bool = False
+    """LayerNorm in Q_R, so that it does not grow at actions far from the log's; bcrl-gradient has it."""
     batch_size: int = option(512, least=1, most=10_000_000)
     """Transitions per gradient step."""
     learning_rate: float = option(3e-4, above=0.0, traced=True)
-    """Adam's step size; that of the policies decays to 0 along a cosine."""
+    """Adam's step size; it decays as `decay` says."""
+    decay: Literal["policies", "all"] = "policies"
+    """Whose step size decays to 0 along a cosine: the policies' (IQL's), or also the critics'."""
     target_rate: float = option(0.005, least=0.0, most=1.0, traced=True)
     """Rate α at which target critics follow at each step."""
     clip_norm: float = option(10.0, above=0.0, traced=True)
@@ -143,8 +151,9 @@ class BCRLOptions(MethodOptions):
     """Gumbel: (Q − V)/β beyond which a sample's gradient stops growing; None is the paper's."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_budget, int | float):
-            object.__setattr__(self, "max_budget", (self.max_budget,))
+        for name in ("max_budget", "cost_price"):
+            if isinstance(value := getattr(self, name), int | float):
+                object.__setattr__(self, name, (value,))
         super().__post_init__()
         if self.criterion == "discounted" and self.gamma_cost == 1.0:
             raise BCRLError("gamma_cost is 1, but discounted budgets need less: use criterion 'episodic'")

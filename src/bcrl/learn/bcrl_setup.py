@@ -48,6 +48,7 @@ class BCRLSetup(BCRLOptions):
                 return normal
             return np.concatenate([normal, (step / data.horizon).astype(np.float32)[:, None]], axis=1)
 
+        data = self.priced(data)
         steps = stretches(data, self.n_step, self.gamma, self.discount_cost)
         rows = Rows.of_transitions(
             data,
@@ -58,6 +59,14 @@ class BCRLSetup(BCRLOptions):
         )
         initial = features(data.initial_observations, np.zeros(data.episode_count))
         return Arrays(rows, jnp.asarray(initial))
+
+    def priced(self, data: Dataset) -> Dataset:
+        """The log whose rewards are less by the price of the costs."""
+        if self.cost_price is None:
+            return data
+        price = np.broadcast_to(np.asarray(self.cost_price, np.float32), (data.cost_count,))
+        rewards = (data.rewards - data.costs_2d @ price).astype(np.float32)
+        return Dataset.of_checked(data.arrays() | {"rewards": rewards}, data.source, data.about)
 
     def _check_costs(self, data: Dataset) -> None:
         if self.cost_weights is not None and len(self.cost_weights) != data.cost_count:
@@ -92,7 +101,7 @@ class BCRLSetup(BCRLOptions):
             "cost_value": MLP((s, *self.hidden, k), cost_keys[0], layer_norm=True),
             "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
             "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
-            "critic": ensemble((s + k + a, *self.hidden, 1), reward_keys[1]),
+            "critic": ensemble((s + k + a, *self.hidden, 1), reward_keys[1], layer_norm=self.critic_norm),
             "actor": policy_network(spec.discrete, s + k, a, self.hidden, self.dropout, actor_key),
             "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
@@ -100,12 +109,15 @@ class BCRLSetup(BCRLOptions):
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
         """Adam for each network of these parts.
 
-        The policies' step size decays along a cosine; that of the cost critics is 0 after `cost_share`.
+        Step sizes decay along a cosine as `decay` says; that of the cost critics is 0 after `cost_share`.
         """
+        last = math.ceil(self.cost_share * spec.steps)
+        falling = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
         rates: dict[Part, Any] = dict.fromkeys(parts, self.learning_rate)
-        rates["policy"] = optax.cosine_decay_schedule(self.learning_rate, spec.steps)
-        if self.cost_share < 1.0:
-            last = math.ceil(self.cost_share * spec.steps)
+        rates["policy"] = falling
+        if self.decay == "all":
+            rates |= {"reward": falling, "cost": optax.cosine_decay_schedule(self.learning_rate, last)}
+        elif self.cost_share < 1.0:
             rates["cost"] = optax.piecewise_constant_schedule(self.learning_rate, {last: 0.0})
         return {name: optax.adam(rates[part]) for part in parts for name in self.networks_of[part]}
 

@@ -64,9 +64,9 @@ def _weights(key: PRNGKeyArray, inputs: int, outputs: int) -> Float[Array, "i o"
     return jax.random.normal(key, (inputs, outputs)) * (2.0 / max(inputs, outputs)) ** 0.5
 
 
-def ensemble(sizes: Sequence[int], key: PRNGKeyArray, members: int = 2) -> MLP:
+def ensemble(sizes: Sequence[int], key: PRNGKeyArray, members: int = 2, *, layer_norm: bool = False) -> MLP:
     """Independent critics in one module, parameters stacked on axis 0."""
-    return eqx.filter_vmap(lambda k: MLP(sizes, k))(jax.random.split(key, members))
+    return eqx.filter_vmap(lambda k: MLP(sizes, k, layer_norm=layer_norm))(jax.random.split(key, members))
 
 
 def apply_each(critics: MLP, x: Float[Array, "*b i"]) -> Float[Array, "m *b o"]:

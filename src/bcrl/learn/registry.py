@@ -112,7 +112,7 @@ METHODS: dict[str, Record] = {
         _bcrl("bcrl", "BCRL"),
         _bcrl("bcrl-xql", "BCRL (XQL)", **_regressions("gumbel")),
         _bcrl("bcrl-sparse", "BCRL (SparseQL)", **_regressions("sparse")),
-        _bcrl("bcrl-gradient", "BCRL (gradient)", discrete=False, extraction="gradient"),
+        _bcrl("bcrl-gradient", "BCRL (gradient)", discrete=False, extraction="gradient", critic_norm=True),
         Record(
             "bcrl-td3bc",
             "BCRL (TD3+BC)",
@@ -185,7 +185,13 @@ def check_discrete(method: Method, source: str) -> None:
         )
 
 
-OLD_VALUES = {"check_action": False, "label_values": "regressed", "safety_factor": 1.0, "n_step": 1}
+OLD_VALUES = {
+    "check_action": False,
+    "label_values": "regressed",
+    "safety_factor": 1.0,
+    "n_step": 1,
+    "critic_norm": False,
+}
 """Options that older files do not have, with the values in force when they were written."""
 
 

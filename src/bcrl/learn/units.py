@@ -1,7 +1,8 @@
 """Units: by default a method sees costs in largest costs of a step and rewards in a unit of the log.
 
 So its options are pure numbers, and another unit of cost or reward in the log gives the same policy. An
-option in the user's unit says so where it is declared (`unit="cost"` or `"reward"`) and is converted here.
+option in the user's unit says so where it is declared (`unit="cost"`, `"reward"` or `"reward/cost"`) and is
+converted here.
 """
 
 import dataclasses
@@ -65,10 +66,19 @@ class Units:
         for field in dataclasses.fields(method):  # type: ignore[arg-type]
             declared = range_of(type(method), field.name)
             value = getattr(method, field.name)
-            if value is None or declared is None or declared.unit not in ("cost", "reward"):
+            units = {
+                "cost": self.cost,
+                "reward": (self.reward,),
+                "reward/cost": tuple(self.reward / cost for cost in self.cost),
+            }.get(declared.unit if declared else "")
+            if value is None or units is None:
                 continue
-            units = self.cost if declared.unit == "cost" else (self.reward,)
             if isinstance(value, tuple):
+                if len(value) not in (1, len(units)):
+                    raise BCRLError(
+                        f"{field.name} has {len(value)} numbers, but the log's costs are {len(units)}: give "
+                        "one number for all or one for each"
+                    )
                 each = value * len(units) if len(value) == 1 else value
                 changes[field.name] = tuple(_divided(each, units))
             else:
