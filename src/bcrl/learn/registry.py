@@ -76,14 +76,26 @@ _BCRL_FAMILIES: dict[str, Options] = {
         "steps": 30_000,
     },
 }
+# Extraction by gradient: smaller networks, fewer steps and a larger τ_R, chosen on five Bullet tasks
+# (docs/results/extraction.md).
+_GRADIENT_FAMILIES = _BCRL_FAMILIES | {
+    "bullet": _BCRL_FAMILIES["bullet"] | {"tau_r": 0.9, "hidden": (256, 256), "steps": 40_000}
+}
 _CLONE_FAMILIES: dict[str, Options] = {
     "metadrive": {"hidden": (256, 256), "dropout": 0.0}
 }  # as BCRL's policy
 
 
-def _bcrl(name: str, title: str, *, discrete: bool = True, **options: Any) -> Record:
+def _bcrl(
+    name: str,
+    title: str,
+    families: dict[str, Options] = _BCRL_FAMILIES,
+    *,
+    discrete: bool = True,
+    **options: Any,
+) -> Record:
     where = "bcrl.learn.bcrl:BCRL"
-    return Record(name, title, where, "at run time", True, discrete, options, _BCRL_FAMILIES)
+    return Record(name, title, where, "at run time", True, discrete, options, families)
 
 
 def _regressions(name: str) -> Options:
@@ -112,7 +124,14 @@ METHODS: dict[str, Record] = {
         _bcrl("bcrl", "BCRL"),
         _bcrl("bcrl-xql", "BCRL (XQL)", **_regressions("gumbel")),
         _bcrl("bcrl-sparse", "BCRL (SparseQL)", **_regressions("sparse")),
-        _bcrl("bcrl-gradient", "BCRL (gradient)", discrete=False, extraction="gradient", critic_norm=True),
+        _bcrl(
+            "bcrl-gradient",
+            "BCRL (gradient)",
+            _GRADIENT_FAMILIES,
+            discrete=False,
+            extraction="gradient",
+            critic_norm=True,
+        ),
         Record(
             "bcrl-td3bc",
             "BCRL (TD3+BC)",
