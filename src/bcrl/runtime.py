@@ -433,10 +433,10 @@ OF_BCRL = {
     "support": 0.01,
     "budget_input": "log",
     "extraction": "clone",
-    # Three that older files do not have:
+    "critic_norm": False,
+    # Two that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
-    "critic_norm": False,
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "

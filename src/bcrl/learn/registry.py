@@ -204,13 +204,7 @@ def check_discrete(method: Method, source: str) -> None:
         )
 
 
-OLD_VALUES = {
-    "check_action": False,
-    "label_values": "regressed",
-    "safety_factor": 1.0,
-    "n_step": 1,
-    "critic_norm": False,
-}
+OLD_VALUES = {"check_action": False, "label_values": "regressed", "safety_factor": 1.0, "n_step": 1}
 """Options that older files do not have, with the values in force when they were written."""
 
 
