@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 import bcrl
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
-from bcrl.learn.protocol import Normaliser, Spec
+from bcrl.learn.protocol import Normaliser
 from bcrl.learn.units import Units
 
 SIZES = {"hidden": (8,), "batch_size": 4}
@@ -77,22 +75,3 @@ def test_numbers_that_do_not_fit_the_costs_are_refused(tiny_log, option):
     method = bcrl.make_method("bcrl", **{option: (1.0, 2.0)}, **SIZES)
     with pytest.raises(BCRLError, match=f"{option} has 2 numbers, but the log's costs are 1"):
         bcrl.fit(tiny_log, method, steps=1)
-
-
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_all_step_sizes_decay_to_nothing(tiny_log, share):
-    """At the last step nothing moves; the policies alone decay unless all are to."""
-    spec = dataclasses.replace(Spec.of(tiny_log, 10), steps=10)
-    for decay in ("policies", "all"):
-        method = bcrl.make_method("bcrl", decay=decay, cost_share=share, **SIZES)
-        state = method.init(jax.random.key(0), spec)
-        for name, rule in method.optimisers(("cost", "reward", "policy"), spec).items():
-            parameters = jnp.ones(3)
-            memory = rule.init(parameters)
-            for _ in range(10):
-                _, memory = rule.update(jnp.ones(3), memory)
-            last, _ = rule.update(jnp.ones(3), memory)
-            falls = decay == "all" or name in ("actor", "fallback")
-            falls |= share < 1.0 and name in ("cost_value", "cost_critic")
-            assert bool(jnp.all(last == 0.0)) == falls, (decay, name)
-        assert set(state.networks) == set(method.optimisers(("cost", "reward", "policy"), spec))

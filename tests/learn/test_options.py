@@ -1,13 +1,15 @@
 """Options out of range are refused in one line, and the log becomes the arrays the options ask for."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll, BCSafe
 from bcrl.learn.bcrl import BCRL
-from bcrl.learn.protocol import Normaliser
+from bcrl.learn.bcrl_options import PARTS
+from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import default_steps, find_method, make_method
 
 BAD = {
@@ -133,3 +135,17 @@ def test_prepared_rows(criterion, time_limits, tiny_log):
         np.testing.assert_allclose(batch.features[:, size], tiny_log.steps[row] / 20, atol=1e-6)
         np.testing.assert_allclose(batch.next_features[:, size], (tiny_log.steps[row] + 1) / 20, atol=1e-6)
         np.testing.assert_array_equal(arrays.initial_features[:, size], 0)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5])
+@pytest.mark.parametrize("decay", ["policies", "all"])
+def test_step_sizes_that_decay_end_at_nothing(tiny_log, share, decay):
+    """Those of the policies always; those of the cost critics also after their share of the steps."""
+    spec, method = Spec.of(tiny_log, 10), BCRL(decay=decay, cost_share=share)
+    for name, rule in method.optimisers(PARTS, spec).items():
+        memory = rule.init(jnp.ones(3))
+        for _ in range(spec.steps):
+            _, memory = rule.update(jnp.ones(3), memory)
+        change, _ = rule.update(jnp.ones(3), memory)
+        ended = decay == "all" or name in ("actor", "fallback") or (share < 1 and name.startswith("cost"))
+        assert bool(jnp.all(change == 0.0)) == ended, name
