@@ -65,7 +65,9 @@ CASES = [
     Case("episodic, direct", options={"criterion": "episodic", "tracking": "direct"}),
     Case("raw budgets", options={"budget_input": "raw", "nonnegative_values": False}),
     Case("mean fallback", options={"fallback_draws": 0, "fallback_below": 0.5}),
+    Case("ramped fallback", options={"fallback_ramp": 3.0, "fallback_below": 0.5}),
     Case("two costs", costs=2, candidates=6),
+    Case("two costs, ramped", options={"fallback_ramp": 2.0, "cost_weights": (1.0, 4.0)}, costs=2),
     Case("two weighted costs", options={"cost_weights": (1.0, 4.0)}, costs=2),
     Case(
         "units and bounds",

@@ -434,9 +434,10 @@ OF_BCRL = {
     "budget_input": "log",
     "extraction": "clone",
     "critic_norm": False,
-    # Two that older files do not have:
+    # Three that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
+    "fallback_ramp": 0.0,
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "
@@ -473,6 +474,7 @@ VALUES: dict[str, Any] = {
     "fallback_below": [0.0, 1e300],
     "fallback_draws": [0, MOST_DRAWS],
     "fallback_beta": [0.0, 1e300],
+    "fallback_ramp": [0.0, 1e300],
     "support": [0.0, 1.0],
     "heads": [2, 1_024],
 }
@@ -1038,11 +1040,12 @@ class TrackingActor(Actor):
             action[go] = mean
         stop = _where(~allowed)
         if stop is not None:
-            action[stop], cost = np.clip(self.careful(features, stop, noise), -1.0, 1.0), None
+            careful = self.careful(features, slack + value, stop, noise)
+            action[stop], cost = np.clip(careful, -1.0, 1.0), None
         return action, allowed, cost
 
-    def careful(self, features: np.ndarray, rows: Any, noise: Noise) -> np.ndarray:
-        """The fallback's action: its mean, or the exp(−β Σ ω_i Q_C,i)-weighted mean of n draws."""
+    def careful(self, features: np.ndarray, budget: np.ndarray, rows: Any, noise: Noise) -> np.ndarray:
+        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_C,i)-weighted mean of n draws."""
         count, features = len(features), features[rows]
         mean, log_std = gaussian(self.fallback, features)
         draws = self.options["fallback_draws"]
@@ -1050,12 +1053,20 @@ class TrackingActor(Actor):
             return mean
         drawn = np.asarray(noise("fallback", (count, draws, self.spec.action_size)), np.float32)[rows]
         actions = np.clip(mean[:, None] + np.exp(log_std)[:, None] * drawn, -1.0, 1.0)
-        weight = np.float32(-self.options["fallback_beta"]) * (
-            self.cost_to_go(features, actions) @ self.omega
-        )
+        cost = self.cost_to_go(features, actions)
+        urgency = self.urgency(cost, budget[rows])
+        weight = np.float32(-self.options["fallback_beta"]) * np.matmul(cost, urgency[..., None])[..., 0]
         weight = np.exp(weight - weight.max(-1, keepdims=True))
         weight /= weight.sum(-1, keepdims=True)
         return np.matmul(weight[:, None], actions)[:, 0]
+
+    def urgency(self, cost: np.ndarray, budget: np.ndarray) -> np.ndarray:
+        """ω_i u_i: u_i grows with the mean Q_C,i of the draws, and is 1 from `fallback_ramp` times δ_i on."""
+        ramp = np.float32(self.options["fallback_ramp"])
+        if not ramp:
+            return np.broadcast_to(self.omega, budget.shape)
+        enough = np.maximum(ramp * budget, np.float32(1e-6))
+        return self.omega * np.clip(self.factor * cost.mean(-2) / enough, 0.0, 1.0)
 
     def choose_label(
         self, features: np.ndarray, slack: np.ndarray, value: np.ndarray, candidates: int, noise: Noise

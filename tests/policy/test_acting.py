@@ -371,6 +371,27 @@ def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
     np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("k", "ramp"), [(1, 0.5), (1, 4.0), (2, 4.0)])
+def test_with_a_ramp_the_fallback_weighs_each_cost_by_what_is_missing(k, ramp):
+    """β_i = β · min(1, φ · (mean Q_C,i of the draws) / (ramp · δ_i)), and whole where nothing is left."""
+    policy = untrained(k, fallback_draws=8, fallback_beta=3.0, fallback_ramp=ramp)
+    actor, seen = policy.learned, jnp.ones(6)
+    features = np.asarray(actor.features(seen, jnp.zeros((), jnp.int32)))
+    mean, log_std = map(np.asarray, actor.fallback(jnp.asarray(features)))
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 0), 1)
+    drawn = np.clip(mean + np.exp(log_std) * np.asarray(jax.random.normal(key, (8, 2))), -1, 1)
+    cost = np.array([np.asarray(cost_to_go(actor, features, one)) for one in drawn])
+    need = policy.method.safety_factor * cost.mean(0)
+    assert (need > 0).all()
+    memory = actor.start(jax.random.key(5), policy.goal(threshold=given(np.zeros(k)), horizon=9))
+    for share in (0.0, 0.2, 0.5, 1.0, 2.0):
+        budget = need / (ramp * share) if share else np.zeros(k)
+        beta = 3.0 * (min(share, 1.0) if share else 1.0)
+        weight = np.exp(-beta * cost.sum(1))
+        action = actor.careful(memory, jnp.asarray(features), jnp.asarray(budget, jnp.float32))
+        np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
+
+
 def test_the_sharper_the_draws_the_cheaper_the_fallback():
     seen = jnp.ones(6)
     found = []

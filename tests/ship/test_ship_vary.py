@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bcrl.errors import BCRLError
-from bcrl.ship import expert_log
+from bcrl.ship import expert_log, make_ship_world
+from bcrl.ship._log import at_other_times
 from bcrl.ship._rule import MAX_SPEED, SECONDS
 from bcrl.ship._vary import varied_tracks
 
@@ -38,6 +39,44 @@ def test_variations_differ_from_the_expert_and_from_each_other(small_sea, tracks
         assert not np.array_equal(found[one], found[other])
     for again, track in zip(varied_tracks(tracks, 2, small_sea.box.size), found, strict=True):
         np.testing.assert_array_equal(again, track)
+
+
+def test_a_variation_keeps_near_the_experts_time(small_sea, tracks):
+    """Its pace has no wave longer than half the track, so it does not run ahead for good."""
+    long = [track for track in tracks if len(track) > 60]
+    found = varied_tracks(long, 8, small_sea.box.size)
+    ratio = np.array([len(varied) / len(track) for track, varied in zip(8 * long, found, strict=True)])
+    assert 0.95 < np.exp(np.log(ratio).mean()) < 1.15
+    assert np.log(ratio).std() < 0.15
+    speeds = [varied[1:, 2].std() / varied[1:, 2].mean() for varied in found]
+    assert np.mean(speeds) > 0.2, "though its speed changes along the way"
+
+
+def test_variations_sail_among_the_traffic_of_other_times_of_the_same_experts(small_sea):
+    which = small_sea.training[::10]
+    world = make_ship_world(small_sea, among=which)
+    steps = np.tile(small_sea.steps[which], 20)
+    longer, numbers = at_other_times(world, small_sea, which, steps)
+    np.testing.assert_array_equal(longer.moment[: len(small_sea)], world.moment)
+    begin = np.asarray(longer.moment)[numbers]
+    first, own = np.asarray(world.moment)[which], np.asarray(world.moment)[np.tile(which, 20)]
+    assert len(np.unique(begin)) > 60
+    assert (begin != own).mean() > 0.9
+    assert (begin + steps).max() <= (first + small_sea.steps[which]).max(), "nothing later than the experts"
+    sailing = (begin[:, None] >= first) & (begin[:, None] < first + small_sea.steps[which])
+    earlier = begin == (first + small_sea.steps[which]).max() - steps  # those that would have lasted longer
+    assert (sailing.any(axis=1) | earlier).all()
+    np.testing.assert_array_equal(longer.goal[numbers], np.tile(world.goal[which], (20, 1)))
+
+
+def test_a_variation_meets_all_that_sailed_then_itself_included(small_sea):
+    scenario = int(small_sea.training[5])
+    world = make_ship_world(small_sea, among=np.array([scenario]))
+    longer, [number] = at_other_times(world, small_sea, np.array([scenario]), small_sea.steps[[scenario]])
+    assert longer.moment[number] == world.moment[scenario], "one expert, so no other time than its own"
+    begun, again = world.begin(scenario), longer.begin(number)
+    assert longer.nearest(again) < 1.0, "the expert that it varies"
+    assert world.nearest(begun) > 1.0
 
 
 def test_a_track_along_the_edge_of_the_box_varies_less(small_sea):

@@ -234,10 +234,10 @@ class _Export:
             safe = self.safe(g, cost, budget)
             action = g("GatherND", actions, self.best(g, safe, worth), batch_dims=1)
             allowed = g("And", allowed, self.any(g, safe))
-        careful = g("Max", g("Min", self.careful(g, actor, features), 1.0), -1.0)
+        careful = g("Max", g("Min", self.careful(g, actor, features, budget), 1.0), -1.0)
         return g("Where", self.column(g, allowed), action, careful), allowed
 
-    def careful(self, g: Graph, actor: TrackingActor, features: str) -> str:
+    def careful(self, g: Graph, actor: TrackingActor, features: str, budget: str) -> str:
         out = g.network(actor.fallback, features)
         mean, draws = self.mean(g, out), actor.options["fallback_draws"]
         if not draws:
@@ -246,9 +246,20 @@ class _Export:
         actions = self.spread(g, out, mean, noise)
         q = g.network(actor.cost_critic, self.pairs(g, features, actions, draws))
         cost = g.reshape(g("ReduceMax", q, whole(0), keepdims=0), -1, draws, self.spec.cost_count)
-        total = g("MatMul", cost, actor.omega)
+        total = self.urgent(g, actor, cost, budget)
         weight = g("Softmax", g("Mul", total, -float(actor.options["fallback_beta"])), axis=-1)
         return g("Squeeze", g("MatMul", g("Unsqueeze", weight, whole(1)), actions), whole(1))
+
+    def urgent(self, g: Graph, actor: TrackingActor, cost: str, budget: str) -> str:
+        """Σ ω_i u_i Q_C,i of each draw: u_i is 1 where their mean is `fallback_ramp` times δ_i or more."""
+        ramp = float(actor.options["fallback_ramp"])
+        if not ramp:
+            return g("MatMul", cost, actor.omega)
+        enough = g("Max", g("Mul", budget, ramp), 1e-6)
+        need = g("Mul", g("ReduceMean", cost, whole(1), keepdims=0), actor.factor)
+        urgency = g("Max", g("Min", g("Div", need, enough), 1.0), 0.0)
+        weights = g("Unsqueeze", g("Mul", urgency, actor.omega), whole(2))
+        return g("Squeeze", g("MatMul", cost, weights), whole(2))
 
     def label(
         self, g: Graph, actor: TrackingActor, features: str, inputs: str, budget: str

@@ -20,6 +20,7 @@ class BudgetedActor(TrackingActor):
     fallback_draws: int = eqx.field(static=True)
     fallback_beta: float = eqx.field(static=True)
     guarded: bool = eqx.field(static=True, default=False)  # the fallback also replaces actions with Q_C > δ
+    fallback_ramp: float = eqx.field(static=True, default=0.0)
 
     def choose(
         self,
@@ -39,11 +40,13 @@ class BudgetedActor(TrackingActor):
         elif draws or self.guarded:  # one candidate is the mean: nothing to draw or to compare
             cost = self.safety_factor * self.cost_to_go(features[None], mean[None])
             allowed &= budgets.is_safe(cost, budget)[0]
-        action = jnp.where(allowed, action, self.careful(memory, features))
+        action = jnp.where(allowed, action, self.careful(memory, features, budget))
         return jnp.clip(action, -1.0, 1.0), allowed
 
-    def careful(self, memory: Memory, features: Float[Array, " f"]) -> Float[Array, " a"]:
-        """The fallback's action: its mean, or the exp(−β Σ ω_i Q_C,i)-weighted mean of n samples.
+    def careful(
+        self, memory: Memory, features: Float[Array, " f"], budget: Float[Array, " k"]
+    ) -> Float[Array, " a"]:
+        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_C,i)-weighted mean of n samples.
 
         With about one logged action per state, the weights of the fallback's training rank states, not
         actions. Samples in one state are ranked by their actions alone.
@@ -56,8 +59,15 @@ class BudgetedActor(TrackingActor):
         actions = drawn(mean, log_std, key, self.fallback_draws)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
         cost = self.cost_to_go(rows, actions)
-        omega = cost_weighting(self.cost_weights, cost.shape[1])
+        omega = cost_weighting(self.cost_weights, cost.shape[1]) * self.urgency(cost, budget)
         return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
+
+    def urgency(self, cost: Float[Array, "n k"], budget: Float[Array, " k"]) -> Float[Array, " k"]:
+        """u_i: how far the mean Q_C,i of the samples is above δ_i; 1 from `fallback_ramp` times δ_i on."""
+        if not self.fallback_ramp:
+            return jnp.ones_like(budget)
+        enough = jnp.maximum(self.fallback_ramp * budget, 1e-6)
+        return jnp.clip(self.safety_factor * jnp.mean(cost, axis=0) / enough, 0.0, 1.0)
 
     def best_candidate(
         self,

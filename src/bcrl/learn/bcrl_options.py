@@ -133,6 +133,9 @@ class BCRLOptions(MethodOptions):
     """Fallback samples per step; their exp(−β·Q_C)-weighted mean is executed. 0: the mean action."""
     fallback_beta: float = option(5.0, least=0.0, unit="1/c_max", traced=True)
     """Inverse temperature β of those weights."""
+    fallback_ramp: float = option(0.0, least=0.0, traced=True)
+    """β grows in proportion to Q_C/δ, and is whole from this many times δ on: the fallback deviates little
+    where little budget is missing. 0: always whole."""
     check_action: bool = True
     """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check.
     Labels and policies that follow a gradient are always checked."""

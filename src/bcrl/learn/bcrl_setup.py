@@ -156,6 +156,7 @@ class BCRLSetup(BCRLOptions):
             self.fallback_beta,
             # An action that is not in the log can be unsafe with slack to spare.
             guarded=self.check_action or self.climbs,
+            fallback_ramp=self.fallback_ramp,
         )
 
     def floor(self, cost_value: Array) -> Array:

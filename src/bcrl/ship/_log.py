@@ -1,6 +1,7 @@
 """The log: steps of experts and of varied tracks, with the simulator's observations, rewards and costs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -13,7 +14,7 @@ from bcrl.errors import BCRLError
 from bcrl.progress import progress
 from bcrl.ship._rule import SECONDS
 from bcrl.ship._scenarios import Scenarios
-from bcrl.ship._scene import HISTORY
+from bcrl.ship._scene import ABSENT, HISTORY
 from bcrl.ship._simulator import Frame, ShipState, ShipWorld, make_ship_world, velocity
 from bcrl.ship._vary import varied_tracks
 
@@ -33,8 +34,8 @@ def expert_log(
     """Transitions of these scenarios' experts (by default the training ones) until each reaches its goal.
 
     With `water`, such as `known_water(scenarios)`, there are two costs: close quarters, and leaving it. With
-    `variations`, that many varied tracks of each expert follow (`varied_tracks`): no ship sailed them, but
-    their costs are those of the traffic that there was.
+    `variations`, that many varied tracks of each expert follow (`varied_tracks`), each among the traffic of
+    another time (`at_other_times`): no ship sailed them, but their costs are those of the traffic there was.
     """
     if variations < 0:
         raise BCRLError(f"variations is {variations}, but must be at least 0")
@@ -43,7 +44,9 @@ def expert_log(
     tracks = [scenarios.expert(scenario) for scenario in which]
     if variations:
         tracks += varied_tracks(tracks, variations, scenarios.box.size)
-        which = np.tile(which, 1 + variations)
+        steps = np.array([len(track) - 1 for track in tracks[len(which) :]])
+        world, more = at_other_times(world, scenarios, which, steps)
+        which = np.concatenate([which, more])
     states, place, heading = track_states(tracks, which)
     count = len(heading)
     parts = []
@@ -72,6 +75,31 @@ def expert_log(
         source=source,
         schema=NO_SCHEMA if water is None else Schema(cost_names=COSTS),
     )
+
+
+def at_other_times(
+    world: ShipWorld, scenarios: Scenarios, which: np.ndarray, steps: np.ndarray
+) -> tuple[ShipWorld, np.ndarray]:
+    """The world with new scenarios: those of `which`, over and over, of `steps` each, in the traffic of
+    moments when other experts of `which` sailed. Also returns their numbers.
+
+    Every step of an expert is as likely to give the moment. None lasts beyond the end of the last expert.
+    """
+    random = np.random.default_rng(0)  # the same log from the same scenarios
+    moment = np.asarray(world.moment)
+    expert = random.choice(which, len(steps), p=scenarios.steps[which] / scenarios.steps[which].sum())
+    drawn = moment[expert] + random.integers(0, scenarios.steps[expert])
+    begin = np.clip(drawn, HISTORY - 1, (moment[which] + scenarios.steps[which]).max() - steps)
+    like = np.resize(which, len(steps))
+    more = {
+        "start": world.start[like],
+        "goal": world.goal[like],
+        "moment": jnp.asarray(begin, world.moment.dtype),
+        "ship": jnp.full(len(steps), ABSENT),  # at another time its own ship is one of the others
+        "limit": world.limit[like],
+    }
+    longer = {name: jnp.concatenate([getattr(world, name), rows]) for name, rows in more.items()}
+    return replace(world, **longer), len(world.moment) + np.arange(len(steps))
 
 
 def track_states(tracks: Sequence[np.ndarray], which: np.ndarray) -> tuple[ShipState, np.ndarray, np.ndarray]:

@@ -153,7 +153,7 @@ class ShipWorld(JaxWorld):
     def move(self, state: ShipState, action: jax.Array, key: jax.Array) -> Step:
         del key  # the log determines all else
         metres = action[:2] * jnp.array(self.reach[:2])
-        way = self.axes(state).T @ metres
+        way = turned(metres, self.axes(state).T)
         now = state.past[-1]
         place = now[:2] + way
         heading = jnp.mod(now[4:] + action[2:] * self.reach[2], 2 * jnp.pi)
@@ -185,7 +185,7 @@ class ShipWorld(JaxWorld):
     def action_between(self, state: ShipState, place: jax.Array, heading: jax.Array) -> jax.Array:
         """The action that leads to this place and heading in one step; outside [-1, 1] if none does."""
         now = state.past[-1]
-        metres = self.axes(state) @ (place - now[:2])
+        metres = turned(place - now[:2], self.axes(state))
         turn = jnp.mod(heading - now[4] + jnp.pi, 2 * jnp.pi) - jnp.pi
         return jnp.append(metres, turn) / jnp.array(self.reach)
 
@@ -238,8 +238,8 @@ class ShipWorld(JaxWorld):
         own = self.own_past(state)
         rows = jnp.concatenate([state.past[None, :, :4], traffic.rows])
         seen = jnp.concatenate([own[None], traffic.seen])
-        place = (rows[..., :2] - here) @ axes.T / KM
-        motion = rows[..., 2:] @ axes.T / FAST
+        place = turned(rows[..., :2] - here, axes) / KM
+        motion = turned(rows[..., 2:], axes) / FAST
         ships = jnp.concatenate([place, motion, jnp.ones_like(place[..., :1])], axis=-1) * seen[..., None]
         metres = self.to_goal(state)
         whole = jnp.stack([metres / KM, jnp.exp(-metres / KM)])
@@ -315,6 +315,11 @@ def make_ship_world(
         horizon=int(limits[among].max()),
         thresholds=tuple(dict.fromkeys(share * expert_cost for share in BUDGETS)),
     )
+
+
+def turned(vectors: jax.Array, axes: jax.Array) -> jax.Array:
+    """(..., 2) the same vectors along these axes, in full precision: GPUs round products' factors to TF32."""
+    return jnp.matmul(vectors, axes.T, precision=jax.lax.Precision.HIGHEST)
 
 
 def velocity(speed: np.ndarray, heading: np.ndarray) -> np.ndarray:
