@@ -23,8 +23,8 @@ class Command:
     known_water: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write two costs: close quarters, and each step that ends where few or no ships sailed before."""
     variations: int = 0
-    """Varied tracks of each expert to add, at a changing pace and beside it, among the traffic of other times:
-    they show what other ways would have cost."""
+    """Varied tracks of each expert to add, at a changing pace and beside it, among the traffic of other
+    times: they show what other ways would have cost."""
     frame: Literal["ego", "world"] = "ego"
     """Observations and actions around the ship with the goal ahead, or along the box as in the original."""
     overwrite: bool = False
