@@ -7,6 +7,7 @@ from bcrl.errors import BCRLError
 from bcrl.ship import expert_log, make_ship_world
 from bcrl.ship._log import at_other_times
 from bcrl.ship._rule import MAX_SPEED, SECONDS
+from bcrl.ship._scene import HISTORY
 from bcrl.ship._vary import varied_tracks
 
 
@@ -77,6 +78,13 @@ def test_a_variation_meets_all_that_sailed_then_itself_included(small_sea):
     begun, again = world.begin(scenario), longer.begin(number)
     assert longer.nearest(again) < 1.0, "the expert that it varies"
     assert world.nearest(begun) > 1.0
+
+
+def test_a_variation_longer_than_all_of_the_time_begins_with_the_scene(small_sea):
+    first = small_sea.training[:1]
+    world = make_ship_world(small_sea, among=first)
+    longer, [number] = at_other_times(world, small_sea, first, np.array([10_000]))
+    assert longer.moment[number] == HISTORY - 1, "where the past of an observation is known"
 
 
 def test_a_track_along_the_edge_of_the_box_varies_less(small_sea):

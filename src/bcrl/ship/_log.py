@@ -83,13 +83,15 @@ def at_other_times(
     """The world with new scenarios: those of `which`, over and over, of `steps` each, in the traffic of
     moments when other experts of `which` sailed. Also returns their numbers.
 
-    Every step of an expert is as likely to give the moment. None lasts beyond the end of the last expert.
+    Every step of an expert is as likely to give the moment. None lasts beyond the end of the last expert,
+    unless there is no time before that.
     """
     random = np.random.default_rng(0)  # the same log from the same scenarios
     moment = np.asarray(world.moment)
     expert = random.choice(which, len(steps), p=scenarios.steps[which] / scenarios.steps[which].sum())
     drawn = moment[expert] + random.integers(0, scenarios.steps[expert])
-    begin = np.clip(drawn, HISTORY - 1, (moment[which] + scenarios.steps[which]).max() - steps)
+    last = (moment[which] + scenarios.steps[which]).max()
+    begin = np.maximum(np.minimum(drawn, last - steps), HISTORY - 1)
     like = np.resize(which, len(steps))
     more = {
         "start": world.start[like],
