@@ -104,7 +104,8 @@ def test_any_environment_of_the_user(fake_task):
 
 
 PARENT = """
-import sys, numpy as np
+import signal, sys, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 from bcrl.worlds.remote.pool import Pool
 from bcrl.worlds.tasks import Task
 task = Task("fake", "gym", "fake_world:Fake-v0", 6, 2, 20, (0.0, 1.0), (5.0,),
