@@ -101,7 +101,7 @@ def _truth(policy: Policy, world: World, thresholds: Sequence[float], episodes: 
 
 
 def summary(found: Sequence[Cell]) -> dict[str, Any]:
-    """What the issue asks of these numbers, as shares of cells."""
+    """What the cells say together, most of it as shares of them."""
 
     def share(values: list[bool]) -> float | None:
         return round(sum(values) / len(values), 3) if values else None

@@ -1061,7 +1061,7 @@ class TrackingActor(Actor):
         return np.matmul(weight[:, None], actions)[:, 0]
 
     def urgency(self, cost: np.ndarray, budget: np.ndarray) -> np.ndarray:
-        """ω_i u_i: u_i grows with the mean Q_C,i of the draws, and is 1 from `fallback_ramp` times δ_i on."""
+        """ω_i u_i, u_i = φ mean(Q_C,i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
         ramp = np.float32(self.options["fallback_ramp"])
         if not ramp:
             return np.broadcast_to(self.omega, budget.shape)

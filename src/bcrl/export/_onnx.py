@@ -251,7 +251,7 @@ class _Export:
         return g("Squeeze", g("MatMul", g("Unsqueeze", weight, whole(1)), actions), whole(1))
 
     def urgent(self, g: Graph, actor: TrackingActor, cost: str, budget: str) -> str:
-        """Σ ω_i u_i Q_C,i of each draw: u_i is 1 where their mean is `fallback_ramp` times δ_i or more."""
+        """Σ ω_i u_i Q_C,i of each draw, u_i = φ mean(Q_C,i) / (R δ_i), at most 1; R is `fallback_ramp`."""
         ramp = float(actor.options["fallback_ramp"])
         if not ramp:
             return g("MatMul", cost, actor.omega)

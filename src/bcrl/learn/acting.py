@@ -63,7 +63,7 @@ class BudgetedActor(TrackingActor):
         return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
 
     def urgency(self, cost: Float[Array, "n k"], budget: Float[Array, " k"]) -> Float[Array, " k"]:
-        """u_i: how far the mean Q_C,i of the samples is above δ_i; 1 from `fallback_ramp` times δ_i on."""
+        """u_i = φ mean(Q_C,i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
         if not self.fallback_ramp:
             return jnp.ones_like(budget)
         enough = jnp.maximum(self.fallback_ramp * budget, 1e-6)
