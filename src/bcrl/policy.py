@@ -23,7 +23,7 @@ from bcrl import budget as budgets
 from bcrl.calibration import Calibration
 from bcrl.data import NO_SCHEMA, Schema
 from bcrl.episode import Episode, check_process
-from bcrl.errors import BCRLError, brief, brief_repr
+from bcrl.errors import BCRLError, brief, brief_repr, did_you_mean
 from bcrl.learn.protocol import Actor, Goal, Method, Spec, blank_actor
 from bcrl.learn.registry import find_method, from_record
 from bcrl.learn.units import Units, in_user_units
@@ -95,6 +95,23 @@ class Policy(CheckedPolicy):
         if self.calibration is not None:
             header["calibration"] = self.calibration.header()
         write_tensors(path, self.learned, header)
+
+    def adjusted(self, **options: Any) -> "Policy":
+        """A policy of the same networks that acts by other options, such as `safety_factor=1.0`.
+
+        Only options that acting alone uses can change; a calibration, made for the old ones, is left out.
+        """
+        able = self.method.acting
+        for option in options:
+            if option not in able:
+                what = did_you_mean(option, able) or (f"; it has {', '.join(able)}" if able else "")
+                raise BCRLError(f"{self.name} has no option of acting {option!r}{what}")
+        method = dataclasses.replace(self.method, **options)  # type: ignore[type-var]
+        blank = _BLANK.eval_shape(self.units.inside(method), self.spec)
+        learned = jax.tree.unflatten(jax.tree.structure(blank), jax.tree.leaves(self.learned))
+        return Policy(
+            learned, method, self.spec, self.provenance, self.units, self.schema, observed=self.observed
+        )
 
     def goal(
         self,

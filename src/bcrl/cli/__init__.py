@@ -30,6 +30,7 @@ VERBS = {
     "calibrate": ("bcrl.cli.calibrate", "what to tell a policy so that thresholds are kept, from the log"),
     "choose": ("bcrl.cli.choose", "the best of several policies, from the log alone"),
     "critics": ("bcrl.cli.critics", "what a policy's cost critics say of a log, beside what followed there"),
+    "adjust": ("bcrl.cli.adjust", "how trained policies act, changed without training them again"),
     "certify": ("bcrl.cli.certify", "is the mean cost below a threshold? From monitored episodes"),
     "export": ("bcrl.cli.export", "a policy for machines without JAX: numpy alone, or ONNX"),
     "inspect": ("bcrl.cli.inspect", "what is in a policy file, and a model card of it"),

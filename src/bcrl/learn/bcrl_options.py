@@ -31,6 +31,15 @@ class BCRLOptions(MethodOptions):
         "policy": ("actor", "fallback"),
     }
     """The trained networks of each part."""
+    acting: ClassVar[tuple[str, ...]] = (
+        "safety_factor",
+        "fallback_below",
+        "fallback_draws",
+        "fallback_beta",
+        "fallback_ramp",
+        "check_action",
+        "support",
+    )
 
     # ---- the safe set: least-cost critics V_C and Q_C ----------------------------------------------
 

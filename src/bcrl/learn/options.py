@@ -82,6 +82,8 @@ class MethodOptions:
     """What every method has. Options are checked when a method is made."""
 
     name: ClassVar[str]
+    acting: ClassVar[tuple[str, ...]] = ()
+    """The options that acting alone uses, so that a trained policy can have others."""
 
     # ---- units -------------------------------------------------------------------------------------
 

@@ -96,6 +96,8 @@ class Method(Protocol):
     """
 
     name: ClassVar[str]
+    acting: ClassVar[tuple[str, ...]]
+    """The options that acting alone uses, so that a trained policy can have others."""
 
     @property
     def instance(self) -> str:

@@ -102,7 +102,7 @@ def sweep(
     return {name: runs[name] for name in methods if name in runs}
 
 
-def read_grid(kind: type[Method], words: Sequence[str]) -> dict[str, list[Any]]:
+def read_grid(kind: type[Method], words: Sequence[str], flag: str = "--sweep") -> dict[str, list[Any]]:
     """The values of options from words such as tau_c=0.2 0.3 beta=1 3, or tau_c=0.2,0.3; tuples as 64x64."""
     hints = get_type_hints(kind)
     known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
@@ -113,15 +113,15 @@ def read_grid(kind: type[Method], words: Sequence[str]) -> dict[str, list[Any]]:
         if equals:
             name = option.replace("-", "_")
             if name not in known:
-                raise BCRLError(f"--sweep: {kind.name} has no option {option!r}{did_you_mean(name, known)}")
+                raise BCRLError(f"{flag}: {kind.name} has no option {option!r}{did_you_mean(name, known)}")
             if name in grid:
-                raise BCRLError(f"--sweep: {option} is there twice: give all its values at once")
+                raise BCRLError(f"{flag}: {option} is there twice: give all its values at once")
         elif not name:
-            raise BCRLError(f"--sweep is {word!r}, but must begin with an option, such as tau_c=0.2,0.3")
+            raise BCRLError(f"{flag} is {word!r}, but must begin with an option, such as tau_c=0.2,0.3")
         try:
             grid.setdefault(name, []).append(_value(hints[name], text))
         except ValueError as error:
-            raise BCRLError(f"--sweep: {name} is {text!r}, but must be {error}") from None
+            raise BCRLError(f"{flag}: {name} is {text!r}, but must be {error}") from None
     return grid
 
 

@@ -1,0 +1,138 @@
+"""Other options of acting for a trained policy: the policy that training with these options makes."""
+
+import jax
+import numpy as np
+import pytest
+from test_acting import untrained
+
+import bcrl
+from bcrl import runtime
+from bcrl.calibration import Calibration
+from bcrl.cli import main
+from bcrl.errors import BCRLError
+from bcrl.learn.registry import METHODS, make_method
+from bcrl.policy import Policy
+
+OTHER = {
+    "safety_factor": 1.7,
+    "fallback_below": 0.9,
+    "fallback_draws": 3,
+    "fallback_beta": 2.0,
+    "fallback_ramp": 4.0,
+    "check_action": False,
+    "support": 0.2,
+}
+
+
+def deeds(policy, draw=None) -> np.ndarray:
+    """What it does in three episodes of a batch."""
+    rng = np.random.default_rng(5)
+    episode = policy.start(threshold=[2.0, 5.0, 20.0], horizon=12, **({} if draw is None else {"draw": draw}))
+    said = []
+    for _ in range(6):
+        said += [episode.act(rng.normal(size=(3, policy.spec.observation_size))), episode.slack]
+        episode.observe(rng.random(3))
+    return np.concatenate([np.ravel(x) for x in said])
+
+
+def test_every_option_of_acting_is_tried_here():
+    assert set(OTHER) == set(make_method("bcrl").acting)
+
+
+@pytest.mark.parametrize("name", [name for name in OTHER if name != "support"])
+def test_an_adjusted_policy_is_the_one_trained_with_that_option(name):
+    """No option of acting takes part in training, so the same networks come from both."""
+    made = untrained(fallback_draws=8).adjusted(**{name: OTHER[name]})
+    trained = untrained(**{"fallback_draws": 8, name: OTHER[name]})
+    assert made.method == trained.method
+    for one, other in zip(jax.tree.leaves(made.learned), jax.tree.leaves(trained.learned), strict=True):
+        assert np.array_equal(one, other)
+    assert np.array_equal(deeds(made), deeds(trained))
+    assert not np.array_equal(deeds(made), deeds(untrained(fallback_draws=8)))
+
+
+def test_its_file_holds_the_option(tmp_path, tiny_policy):
+    made = tiny_policy.adjusted(safety_factor=2.5, fallback_draws=0)
+    made.save(tmp_path / "adjusted.bcrl")
+    loaded = bcrl.load(tmp_path / "adjusted.bcrl")
+    assert (loaded.method.safety_factor, loaded.method.fallback_draws) == (2.5, 0)
+    assert np.array_equal(deeds(loaded), deeds(made))
+    near = {"rtol": 1e-4, "atol": 1e-4}
+    assert np.allclose(deeds(runtime.load(tmp_path / "adjusted.bcrl")), deeds(made), **near)
+
+
+def test_options_are_in_the_users_unit(tiny_policy):
+    """`fallback_below` is in c_max: what acts is in the same unit whether it was trained or adjusted."""
+    assert tiny_policy.adjusted(fallback_below=0.3).learned.fallback_below == pytest.approx(
+        tiny_policy.units.inside(make_method("bcrl", fallback_below=0.3)).fallback_below
+    )
+
+
+def test_what_training_uses_is_refused(tiny_policy):
+    for name in ("tau_c", "hidden", "gamma_cost", "nonnegative_values"):
+        with pytest.raises(BCRLError, match=f"no option of acting '{name}'"):
+            tiny_policy.adjusted(**{name: 0.1})
+    with pytest.raises(BCRLError, match=r"safety_factor is 0\.5, but must be a number from 1"):
+        tiny_policy.adjusted(safety_factor=0.5)
+
+
+def test_methods_without_such_options_have_none():
+    assert {name for name, record in METHODS.items() if record.kind.acting} == {
+        name for name, record in METHODS.items() if record.budgets
+    }
+
+
+def calibrated(policy: Policy) -> Policy:
+    table = Calibration(((5.0, 6.0),), "0" * 64, "finite-horizon", 0, policy.spec.horizon)
+    parts = (policy.learned, policy.method, policy.spec, policy.provenance, policy.units, policy.schema)
+    return Policy(*parts, table)
+
+
+def test_a_calibration_is_left_out(tmp_path, tiny_policy, capsys):
+    calibrated(tiny_policy).save(tmp_path / "old.bcrl")
+    main(f"adjust {tmp_path}/old.bcrl --set safety_factor=1 --out {tmp_path}/new.bcrl".split())
+    assert "the calibration is left out" in capsys.readouterr().out
+    assert bcrl.load(tmp_path / "old.bcrl").calibration
+    assert bcrl.load(tmp_path / "new.bcrl").calibration is None
+
+
+def test_the_verb_adjusts_every_seed_of_a_run(tiny_run, tmp_path, capsys):
+    words = ["adjust", str(tiny_run.folder), "--set", "safety_factor=1,fallback_draws=4,check_action=false"]
+    main([*words, "--out", str(tmp_path / "other")])
+    said = capsys.readouterr().out
+    assert "the adjusted policies:" in said
+    assert "next: bcrl estimate" in said
+    made = sorted((tmp_path / "other").iterdir())
+    assert [file.name for file in made] == [
+        file.name for file in sorted(tiny_run.folder.glob("policy*.bcrl"))
+    ]
+    for file in made:
+        method = bcrl.load(file).method
+        assert (method.safety_factor, method.fallback_draws, method.check_action) == (1.0, 4, False)
+    with pytest.raises(SystemExit):
+        main([*words, "--out", str(tmp_path / "other")])
+    assert "give --overwrite" in capsys.readouterr().err
+    main([*words, "--out", str(tmp_path / "other"), "--overwrite"])
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("safety_factor=1,2", "--set: safety_factor has 2 values, but a policy has one"),
+        ("safty_factor=1", "--set: bcrl has no option 'safty_factor'; did you mean safety_factor?"),
+        ("tau_c=0.1", "bcrl has no option of acting 'tau_c'; it has safety_factor, "),
+        ("safety_factor=x", "--set: safety_factor is 'x', but must be a number"),
+        ("1", "--set is '1', but must begin with an option"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(value, said, tiny_run, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["adjust", str(tiny_run.folder), "--set", value, "--out", str(tmp_path / "other")])
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "other").exists() or not list((tmp_path / "other").iterdir())
+
+
+def test_the_folder_of_a_run_is_not_written_to(tiny_run, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["adjust", str(tiny_run.folder), "--set", "support=0.1", "--out", str(tiny_run.folder)])
+    assert "holds a run: name another folder" in capsys.readouterr().err
