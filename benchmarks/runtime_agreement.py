@@ -66,6 +66,11 @@ CASES = [
     Case("raw budgets", options={"budget_input": "raw", "nonnegative_values": False}),
     Case("mean fallback", options={"fallback_draws": 0, "fallback_below": 0.5}),
     Case("ramped fallback", options={"fallback_ramp": 3.0, "fallback_below": 0.5}),
+    Case("fallback critic", options={"fallback_critic": True}),
+    Case(
+        "fallback critic, candidates", options={"fallback_critic": True, "fallback_below": 0.5}, candidates=5
+    ),
+    Case("fallback critic, episodic", options={"fallback_critic": True, "criterion": "episodic"}, costs=2),
     Case("two costs", costs=2, candidates=6),
     Case("two costs, ramped", options={"fallback_ramp": 2.0, "cost_weights": (1.0, 4.0)}, costs=2),
     Case("two weighted costs", options={"cost_weights": (1.0, 4.0)}, costs=2),

@@ -99,7 +99,8 @@ class Policy(CheckedPolicy):
     def adjusted(self, **options: Any) -> "Policy":
         """A policy of the same networks that acts by other options, such as `safety_factor=1.0`.
 
-        Only options that acting alone uses can change; a calibration, made for the old ones, is left out.
+        Only options of acting can change. A calibration, made for the old ones, is left out; Q_F, where it
+        was learned, stays that of the fallback with the old ones.
         """
         able = self.method.acting
         for option in options:

@@ -434,6 +434,7 @@ OF_BCRL = {
     "budget_input": "log",
     "extraction": "clone",
     "critic_norm": False,
+    "fallback_critic": False,
     # Three that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
@@ -468,6 +469,7 @@ VALUES: dict[str, Any] = {
     "nonnegative_values": (True, False),
     "check_action": (True, False),
     "critic_norm": (True, False),
+    "fallback_critic": (True, False),
     "gamma_cost": [1e-300, 1.0],
     "gamma": [0.0, 1.0],
     "safety_factor": [1.0, 1e6],
@@ -797,6 +799,8 @@ def _shapes(method: str, options: dict[str, Any], spec: Spec) -> dict[str, tuple
         network(".cost_value", s, k, norms=True)
         network(".cost_critic", s + a, k, members=2)
         network(".critic", s + k + a, 1, members=2, norms=options["critic_norm"])
+        if options["fallback_critic"] and not spec.discrete:
+            network(".fallback_critic", s + a, k, members=2)
         shapes[".mean_start_value"] = shapes[".slack_limit"] = (k,)
     return shapes
 
@@ -965,6 +969,8 @@ class TrackingActor(Actor):
         self.actor, self.fallback = MLP(tensors, ".actor.trunk"), MLP(tensors, ".fallback.trunk")
         self.cost_value = MLP(tensors, ".cost_value")
         self.cost_critic, self.critic = MLP(tensors, ".cost_critic"), MLP(tensors, ".critic")
+        learned = self.options["fallback_critic"] and not self.spec.discrete
+        self.fallback_critic = MLP(tensors, ".fallback_critic") if learned else None
         self.mean_start_value, self.slack_limit = tensors[".mean_start_value"], tensors[".slack_limit"]
         self.soft, self.episodic = self.options["tracking"] == "soft", self.options["criterion"] == "episodic"
         self.gamma = 1.0 if self.episodic else float(self.options["gamma_cost"])
@@ -1032,7 +1038,10 @@ class TrackingActor(Actor):
                 options[:, 0] = mean
                 budget = slack[go] + value[go]
                 q_c, worth = self.compared(features[go], options, budget)
-                safe = (q_c <= budget[:, None]).all(-1)
+                ahead = q_c
+                if self.fallback_critic is not None:
+                    ahead = self.factor * self.cost_ahead(features[go], options)
+                safe = (ahead <= budget[:, None]).all(-1)
                 best = (np.arange(len(mean)), np.where(safe, worth, -np.inf).argmax(-1))
                 mean, allowed[go] = options[best], safe.any(-1)
                 cost = np.empty((rows, k), np.float32)
@@ -1045,7 +1054,7 @@ class TrackingActor(Actor):
         return action, allowed, cost
 
     def careful(self, features: np.ndarray, budget: np.ndarray, rows: Any, noise: Noise) -> np.ndarray:
-        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_C,i)-weighted mean of n draws."""
+        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_i)-weighted mean of n draws."""
         count, features = len(features), features[rows]
         mean, log_std = gaussian(self.fallback, features)
         draws = self.options["fallback_draws"]
@@ -1053,7 +1062,7 @@ class TrackingActor(Actor):
             return mean
         drawn = np.asarray(noise("fallback", (count, draws, self.spec.action_size)), np.float32)[rows]
         actions = np.clip(mean[:, None] + np.exp(log_std)[:, None] * drawn, -1.0, 1.0)
-        cost = self.cost_to_go(features, actions)
+        cost = self.cost_ahead(features, actions)
         urgency = self.urgency(cost, budget[rows])
         weight = np.float32(-self.options["fallback_beta"]) * np.matmul(cost, urgency[..., None])[..., 0]
         weight = np.exp(weight - weight.max(-1, keepdims=True))
@@ -1061,7 +1070,7 @@ class TrackingActor(Actor):
         return np.matmul(weight[:, None], actions)[:, 0]
 
     def urgency(self, cost: np.ndarray, budget: np.ndarray) -> np.ndarray:
-        """ω_i u_i, u_i = φ mean(Q_C,i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
+        """ω_i u_i, u_i = φ mean(Q_i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
         ramp = np.float32(self.options["fallback_ramp"])
         if not ramp:
             return np.broadcast_to(self.omega, budget.shape)
@@ -1100,6 +1109,12 @@ class TrackingActor(Actor):
     def cost_to_go(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Q_C (rows, n, k), the larger of the two critics."""
         return self.cost_critic(_pairs(features, actions)).max(0).reshape(*actions.shape[:2], -1)
+
+    def cost_ahead(self, features: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Q_F (rows, n, k) if the file has it, else Q_C: what decides whether actions are safe."""
+        if self.fallback_critic is None:
+            return self.cost_to_go(features, actions)
+        return self.fallback_critic(_pairs(features, actions)).max(0).reshape(*actions.shape[:2], -1)
 
     def encoded(self, budget: np.ndarray) -> np.ndarray:
         """A budget or slack as the networks take it."""

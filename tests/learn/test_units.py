@@ -61,12 +61,15 @@ def test_every_method_is_given_the_same_log_and_options(cost, reward, name):
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("name", ["bcrl", "bc-safe", "cdt"])
-def test_the_same_actions_in_any_unit(tiny_log, name):
+@pytest.mark.parametrize(
+    ("name", "options"), [("bcrl", {}), ("bcrl", {"fallback_critic": True}), ("bc-safe", {}), ("cdt", {})]
+)
+def test_the_same_actions_in_any_unit(tiny_log, name, options):
     cost, reward = 2.0**-7, 2.0**9
-    base = bcrl.fit(tiny_log, small(name), steps=5).policy()
+    base = bcrl.fit(tiny_log, dataclasses.replace(small(name), **options), steps=5).policy()
     other = in_other_units(tiny_log, cost, reward)
-    scaled = bcrl.fit(other, small(name, threshold=9.0 * cost), steps=5).policy()
+    method = dataclasses.replace(small(name, threshold=9.0 * cost), **options)
+    scaled = bcrl.fit(other, method, steps=5).policy()
     for threshold in (0.5, 4.0):
         np.testing.assert_array_equal(
             actions(base, tiny_log, threshold, 1.0, 1.0), actions(scaled, tiny_log, threshold, cost, reward)

@@ -38,6 +38,9 @@ def untrained(k: int = 1, **options) -> Policy:
     last = lambda s: (s.networks["cost_value"].biases[-1], s.targets["cost_critic"].biases[-1])  # noqa: E731
     value, critic = last(state)
     state = eqx.tree_at(last, state, (value + 2.0, critic + 2.2))
+    if "fallback_critic" in state.targets:
+        ahead = lambda s: s.targets["fallback_critic"].biases[-1]  # noqa: E731
+        state = eqx.tree_at(ahead, state, ahead(state) + 2.2)
     normaliser = Normaliser.of(log.observations)
     actor = method.actor(state, method.prepare(log, normaliser), normaliser, spec)
     return Policy(actor, method, spec, {"seed": 0})
@@ -52,7 +55,8 @@ def blank(method, log) -> Policy:
 
 
 @pytest.fixture(
-    scope="module", params=["discounted-soft", "episodic-direct", "two costs", "unchecked", "unscaled"]
+    scope="module",
+    params=["discounted-soft", "episodic-direct", "two costs", "unchecked", "unscaled", "fallback critic"],
 )
 def policy(request) -> Policy:
     return {
@@ -61,6 +65,7 @@ def policy(request) -> Policy:
         "two costs": lambda: untrained(2, max_budget=7.0),
         "unchecked": lambda: untrained(check_action=False),
         "unscaled": lambda: untrained(safety_factor=1.0),
+        "fallback critic": lambda: untrained(fallback_critic=True),
     }[request.param]()
 
 
@@ -80,6 +85,14 @@ def least_cost(actor, features):
 @eqx.filter_jit
 def cost_to_go(actor, features, action):
     return actor.cost_to_go(features, action)
+
+
+@eqx.filter_jit
+def cost_ahead(actor, features, action):
+    """By Q_F where it is learned, else by Q_C."""
+    critic = actor.cost_critic if actor.fallback_critic is None else actor.fallback_critic
+    twins = [jax.tree.map(lambda x, i=i: x[i], critic) for i in range(2)]
+    return jnp.maximum(*(twin(jnp.concatenate([features, action])) for twin in twins))
 
 
 @eqx.filter_jit
@@ -133,7 +146,7 @@ class Tracker:
         action, careful = map(np.asarray, means(self.actor, rows, shown.astype(np.float32)))
         if np.any(slack < self.actor.fallback_below):
             return careful, True
-        cost = self.factor * np.asarray(cost_to_go(self.actor, rows, action))
+        cost = self.factor * np.asarray(cost_ahead(self.actor, rows, action))
         if self.checks and np.any(cost > slack + least):
             return careful, True
         return action, False
@@ -266,9 +279,10 @@ def test_restart_of_cloned_policies(tiny_log):
     np.testing.assert_array_equal(batch.slack, [[5.0], [6.0]])
 
 
-def test_the_best_safe_candidate_is_taken():
-    """Of the drawn actions, only those with Q_C ≤ δ, and of them the one with the largest Q_R."""
-    policy = untrained()
+@pytest.mark.parametrize("fallback_critic", [False, True])
+def test_the_best_safe_candidate_is_taken(fallback_critic):
+    """Of the drawn actions, only those with Q_C ≤ δ, or Q_F, and of them the one with the largest Q_R."""
+    policy = untrained(fallback_critic=fallback_critic)
     actor, factor = policy.learned, policy.method.safety_factor
     drawn = 16
     rng = np.random.default_rng(0)
@@ -289,7 +303,8 @@ def test_the_best_safe_candidate_is_taken():
         cost = factor * actor.cost_to_go(rows, options)
         inputs = jnp.concatenate([rows, options, jnp.log1p(jnp.clip(budget - cost, 0, actor.slack_limit))], 1)
         twins = [jax.tree.map(lambda x, i=i: x[i], actor.critic)(inputs)[:, 0] for i in range(2)]
-        return options, cost[:, 0], jnp.minimum(*twins)
+        ahead = factor * jax.vmap(lambda a: cost_ahead(actor, features, a))(options)
+        return options, ahead[:, 0], jnp.minimum(*twins)
 
     act = eqx.filter_jit(actor.act)
     for _ in range(12):
@@ -307,7 +322,7 @@ def test_the_best_safe_candidate_is_taken():
             best = max(np.flatnonzero(safe), key=lambda i: worth[i])
             np.testing.assert_allclose(action, options[best], atol=1e-5)
             assert not insight.fallback
-            assert factor * float(cost_to_go(actor, features, action)[0]) <= float(budget[0]) + 1e-5
+            assert factor * float(cost_ahead(actor, features, action)[0]) <= float(budget[0]) + 1e-5
         else:
             assert insight.fallback
             np.testing.assert_allclose(action, np.clip(careful, -1, 1), atol=1e-5)
@@ -347,10 +362,11 @@ def test_the_fallback_acts_below_its_slack_and_says_so(slack, fallback):
 @pytest.mark.parametrize(
     ("k", "options"),
     [(1, {"fallback_beta": 0.0}), (1, {"fallback_beta": 5.0}), (2, {"fallback_beta": 3.0}),
-     (2, {"fallback_beta": 3.0, "cost_weights": (1.0, 4.0)})],
+     (2, {"fallback_beta": 3.0, "cost_weights": (1.0, 4.0)}),
+     (2, {"fallback_beta": 3.0, "cost_weights": (1.0, 4.0), "fallback_critic": True})],
 )  # fmt: skip
 def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
-    """Σ w a / Σ w over its draws, w = exp(−β Σ ω_i Q_C,i)."""
+    """Σ w a / Σ w over its draws, w = exp(−β Σ ω_i Q_C,i), or with Q_F."""
     policy = untrained(k, fallback_draws=8, **options)
     actor, seen = policy.learned, jnp.ones(6)
     memory = actor.start(jax.random.key(5), policy.goal(threshold=given(np.zeros(k)), horizon=9))
@@ -366,7 +382,7 @@ def test_a_fallback_that_draws_averages_cheap_actions_more(k, options):
 
     features, mean, log_std, noise = map(np.asarray, draw())
     drawn = np.clip(mean + np.exp(log_std) * noise, -1, 1)
-    cost = np.array([np.asarray(cost_to_go(actor, features, one)) for one in drawn])
+    cost = np.array([np.asarray(cost_ahead(actor, features, one)) for one in drawn])
     weight = np.exp(-options["fallback_beta"] * cost @ np.array(options.get("cost_weights", (1.0,) * k)))
     np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
 

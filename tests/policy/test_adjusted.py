@@ -41,7 +41,7 @@ def test_every_option_of_acting_is_tried_here():
 
 @pytest.mark.parametrize("name", [name for name in OTHER if name != "support"])
 def test_an_adjusted_policy_is_the_one_trained_with_that_option(name):
-    """No option of acting takes part in training, so the same networks come from both."""
+    """No option of acting takes part in training (without Q_F), so the same networks come from both."""
     made = untrained(fallback_draws=8).adjusted(**{name: OTHER[name]})
     trained = untrained(**{"fallback_draws": 8, name: OTHER[name]})
     assert made.method == trained.method

@@ -231,6 +231,8 @@ class _Export:
                 others = self.spread(g, out, action, g("Slice", noise, whole(1), whole(draws), whole(1)))
                 actions = g("Concat", actions, others, axis=1)
             cost, worth = self.compared(g, actor, features, actions, budget, draws)
+            if actor.fallback_critic is not None:
+                cost = g("Mul", self.cost_ahead(g, actor, features, actions, draws), actor.factor)
             safe = self.safe(g, cost, budget)
             action = g("GatherND", actions, self.best(g, safe, worth), batch_dims=1)
             allowed = g("And", allowed, self.any(g, safe))
@@ -244,14 +246,19 @@ class _Export:
             return mean
         noise = g.input("noise_fallback", "FLOAT", draws, self.spec.action_size)
         actions = self.spread(g, out, mean, noise)
-        q = g.network(actor.cost_critic, self.pairs(g, features, actions, draws))
-        cost = g.reshape(g("ReduceMax", q, whole(0), keepdims=0), -1, draws, self.spec.cost_count)
+        cost = self.cost_ahead(g, actor, features, actions, draws)
         total = self.urgent(g, actor, cost, budget)
         weight = g("Softmax", g("Mul", total, -float(actor.options["fallback_beta"])), axis=-1)
         return g("Squeeze", g("MatMul", g("Unsqueeze", weight, whole(1)), actions), whole(1))
 
+    def cost_ahead(self, g: Graph, actor: TrackingActor, features: str, actions: str, count: int) -> str:
+        """Q_F (batch, n, k) if the file has it, else Q_C."""
+        critic = actor.fallback_critic or actor.cost_critic
+        q = g.network(critic, self.pairs(g, features, actions, count))
+        return g.reshape(g("ReduceMax", q, whole(0), keepdims=0), -1, count, self.spec.cost_count)
+
     def urgent(self, g: Graph, actor: TrackingActor, cost: str, budget: str) -> str:
-        """Σ ω_i u_i Q_C,i of each draw, u_i = φ mean(Q_C,i) / (R δ_i), at most 1; R is `fallback_ramp`."""
+        """Σ ω_i u_i Q_i of each draw, u_i = φ mean(Q_i) / (R δ_i), at most 1; R is `fallback_ramp`."""
         ramp = float(actor.options["fallback_ramp"])
         if not ramp:
             return g("MatMul", cost, actor.omega)

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from bcrl import budget as budgets
 from bcrl.learn.losses import cost_weighting
-from bcrl.learn.networks import GaussianPolicy
+from bcrl.learn.networks import MLP, GaussianPolicy, apply_each
 from bcrl.learn.tracking import Memory, TrackingActor
 
 
@@ -21,6 +21,7 @@ class BudgetedActor(TrackingActor):
     fallback_beta: float = eqx.field(static=True)
     guarded: bool = eqx.field(static=True, default=False)  # the fallback also replaces actions with Q_C > δ
     fallback_ramp: float = eqx.field(static=True, default=0.0)
+    fallback_critic: MLP | None = None  # twin, the slowly moving targets
 
     def choose(
         self,
@@ -38,7 +39,7 @@ class BudgetedActor(TrackingActor):
             action, some_safe = self.best_candidate(features, mean, log_std, budget, key, draws)
             allowed &= some_safe
         elif draws or self.guarded:  # one candidate is the mean: nothing to draw or to compare
-            cost = self.safety_factor * self.cost_to_go(features[None], mean[None])
+            cost = self.safety_factor * self.cost_ahead(features[None], mean[None])
             allowed &= budgets.is_safe(cost, budget)[0]
         action = jnp.where(allowed, action, self.careful(memory, features, budget))
         return jnp.clip(action, -1.0, 1.0), allowed
@@ -46,7 +47,7 @@ class BudgetedActor(TrackingActor):
     def careful(
         self, memory: Memory, features: Float[Array, " f"], budget: Float[Array, " k"]
     ) -> Float[Array, " a"]:
-        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_C,i)-weighted mean of n samples.
+        """The fallback's action: its mean, or the exp(−β Σ ω_i u_i Q_i)-weighted mean of n samples.
 
         With about one logged action per state, the weights of the fallback's training rank states, not
         actions. Samples in one state are ranked by their actions alone.
@@ -58,12 +59,19 @@ class BudgetedActor(TrackingActor):
         key = jax.random.fold_in(jax.random.fold_in(memory.key, memory.step), 1)
         actions = drawn(mean, log_std, key, self.fallback_draws)
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
-        cost = self.cost_to_go(rows, actions)
+        cost = self.cost_ahead(rows, actions)
         omega = cost_weighting(self.cost_weights, cost.shape[1]) * self.urgency(cost, budget)
-        return jax.nn.softmax(-self.fallback_beta * (cost @ omega)) @ actions
+        return weighed(actions, cost @ omega, self.fallback_beta)
+
+    def cost_ahead(self, features: Float[Array, "n f"], actions: Float[Array, "n a"]) -> Float[Array, "n k"]:
+        """Q_F of actions, if it was learned, else Q_C: what decides whether they are safe."""
+        if self.fallback_critic is None:
+            return self.cost_to_go(features, actions)
+        pairs = jnp.concatenate([features, actions], axis=-1)
+        return jnp.max(apply_each(self.fallback_critic, pairs), axis=0)
 
     def urgency(self, cost: Float[Array, "n k"], budget: Float[Array, " k"]) -> Float[Array, " k"]:
-        """u_i = φ mean(Q_C,i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
+        """u_i = φ mean(Q_i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""
         if not self.fallback_ramp:
             return jnp.ones_like(budget)
         enough = jnp.maximum(self.fallback_ramp * budget, 1e-6)
@@ -78,16 +86,24 @@ class BudgetedActor(TrackingActor):
         key: PRNGKeyArray,
         draws: int,
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
-        """Of the mean and n − 1 drawn actions the best by Q_R with Q_C ≤ δ, and whether there is one."""
+        """Of the mean and n − 1 drawn actions the best safe one by Q_R, and whether there is one."""
         actions = drawn(mean, log_std, key, draws).at[0].set(mean)
         cost, worth = self.compared(features, actions, budget)
+        if self.fallback_critic is not None:
+            rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
+            cost = self.safety_factor * self.cost_ahead(rows, actions)
         safe = budgets.is_safe(cost, budget)
         return actions[jnp.argmax(jnp.where(safe, worth, -jnp.inf))], jnp.any(safe)
 
 
 def drawn(
-    mean: Float[Array, " a"], log_std: Float[Array, " a"], key: PRNGKeyArray, count: int
-) -> Float[Array, "n a"]:
+    mean: Float[Array, "*b a"], log_std: Float[Array, "*b a"], key: PRNGKeyArray, count: int
+) -> Float[Array, "n *b a"]:
     """Actions of a Gaussian policy, inside their bounds."""
-    noise = jax.random.normal(key, (count, mean.shape[-1]))
+    noise = jax.random.normal(key, (count, *mean.shape))
     return jnp.clip(mean + jnp.exp(log_std) * noise, -1.0, 1.0)
+
+
+def weighed(actions: Float[Array, "n *b a"], cost: Float[Array, "n *b"], beta: float) -> Float[Array, "*b a"]:
+    """The exp(−β cost)-weighted mean of n actions."""
+    return jnp.sum(jax.nn.softmax(-beta * cost, axis=0)[..., None] * actions, axis=0)

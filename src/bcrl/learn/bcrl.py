@@ -15,6 +15,7 @@ from jax.lax import stop_gradient
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from bcrl import budget as budgets
+from bcrl.learn.acting import drawn, weighed
 from bcrl.learn.batch import Batch
 from bcrl.learn.bcrl_labels import LabelValues
 from bcrl.learn.bcrl_parts import Budgets, Costs
@@ -75,10 +76,10 @@ class BCRL(LabelValues):
             policy_loss, policy_metrics = self.policy_loss(
                 networks["actor"], batch, budget, advantage, actor_key
             )
-        # 5. The fallback, by the advantage in cost.
-        fallback_loss = self.fallback_loss(networks["fallback"], batch, costs, fallback_key)
+        # 5. The fallback, by the advantage in cost, and what its own actions cost.
+        fallback_loss, fallback_metrics = self.fallback_losses(networks, targets, batch, costs, fallback_key)
 
-        metrics |= reward_metrics | policy_metrics | {"policy/fallback_loss": fallback_loss}
+        metrics |= reward_metrics | policy_metrics | fallback_metrics
         return cost_loss + reward_loss + policy_loss + fallback_loss, metrics
 
     @stage("cost critics")
@@ -206,6 +207,39 @@ class BCRL(LabelValues):
         return loss + value_loss, metrics | {"policy/weight": weight.mean()}
 
     @stage("fallback")
+    def fallback_losses(
+        self, networks: Networks, targets: Networks, batch: Batch, costs: Costs, key: PRNGKeyArray
+    ) -> tuple[Array, Metrics]:
+        """The losses of the fallback, and of Q_F where it is learned."""
+        loss = self.fallback_loss(networks["fallback"], batch, costs, key)
+        metrics = {"policy/fallback_loss": loss}
+        if "fallback_critic" in networks:
+            critic_loss = self.fallback_critic_loss(networks, targets, batch, jax.random.fold_in(key, 1))
+            metrics["policy/fallback_critic_loss"] = critic_loss
+            loss = loss + critic_loss
+        return loss, metrics
+
+    def fallback_critic_loss(
+        self, networks: Networks, targets: Networks, batch: Batch, key: PRNGKeyArray
+    ) -> Float[Array, ""]:
+        """E[‖Q_F(s, a) − (c + γ_C Q_F(s′, a′))‖²], a′ the fallback's as it is executed.
+
+        V_C is the least cost of the log's best stretches together; Q_F is what the fallback can keep.
+        """
+
+        def cost(actions: Array) -> Array:
+            rows = jnp.broadcast_to(batch.next_features, (*actions.shape[:-1], batch.next_features.shape[1]))
+            pairs = jnp.concatenate([rows, actions], axis=-1)
+            return jnp.max(apply_each(targets["fallback_critic"], pairs), axis=0)
+
+        action, log_std = networks["fallback"](batch.next_features)
+        if self.fallback_draws:
+            actions = drawn(action, log_std, key, self.fallback_draws)
+            omega = cost_weighting(self.cost_weights, batch.cost.shape[1])
+            action = weighed(actions, cost(actions) @ omega, self.fallback_beta)
+        next_cost = stop_gradient(self.floor(cost(action)))
+        return self.cost_critic_loss(networks["fallback_critic"], batch, next_cost)
+
     def fallback_loss(
         self, fallback: PolicyNetwork, batch: Batch, costs: Costs, key: PRNGKeyArray
     ) -> Float[Array, ""]:

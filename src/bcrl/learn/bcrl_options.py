@@ -63,6 +63,9 @@ class BCRLOptions(MethodOptions):
     """With several costs: weights ω of cost_i/c_max,i in the base policy's objective (default: 1 each)."""
     cost_share: float = option(1.0, above=0.0, most=1.0)
     """Share of the steps, the first ones, that train the cost critics; then they stay as they are."""
+    fallback_critic: bool = False
+    """Also learn Q_F, what the fallback's own actions cost. In acting it takes the place of Q_C: it decides
+    whether an action is safe, and weighs the fallback's samples. Not the paper's; for continuous actions."""
 
     # ---- reward critics ----------------------------------------------------------------------------
 

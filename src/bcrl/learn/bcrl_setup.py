@@ -89,15 +89,18 @@ class BCRLSetup(BCRLOptions):
 
     def init(self, key: PRNGKeyArray, spec: Spec) -> TrainState:
         """Fresh networks, targets of the critics, and optimisers."""
-        optimisers = self.optimisers(PARTS, spec)
-        return TrainState.start(self.make_networks(key, spec), optimisers, targets=("cost_critic", "critic"))
+        networks, optimisers = self.make_networks(key, spec), self.optimisers(PARTS, spec)
+        return TrainState.start(networks, optimisers, [name for name in networks if name.endswith("critic")])
 
     def make_networks(self, key: PRNGKeyArray, spec: Spec) -> Networks:
-        """V_C, twin Q_C, V_R, twin Q_R, policy and fallback; those of reward and the policy see budgets."""
+        """V_C, twin Q_C, V_R, twin Q_R, policy, fallback and twin Q_F if it is asked for.
+
+        Those of reward and the policy see budgets.
+        """
         s, a, k = spec.observation_size + (self.criterion == "episodic"), spec.action_size, spec.cost_count
         cost_key, reward_key, actor_key, fallback_key = jax.random.split(key, 4)
         cost_keys, reward_keys = jax.random.split(cost_key), jax.random.split(reward_key)
-        return {
+        networks = {
             "cost_value": MLP((s, *self.hidden, k), cost_keys[0], layer_norm=True),
             "cost_critic": ensemble((s + a, *self.hidden, k), cost_keys[1]),
             "value": MLP((s + k, *self.hidden, 1), reward_keys[0], layer_norm=True),
@@ -105,6 +108,13 @@ class BCRLSetup(BCRLOptions):
             "actor": policy_network(spec.discrete, s + k, a, self.hidden, self.dropout, actor_key),
             "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
+        if self.evaluates_fallback(spec):
+            networks["fallback_critic"] = ensemble((s + a, *self.hidden, k), jax.random.fold_in(key, 1))
+        return networks
+
+    def evaluates_fallback(self, spec: Spec) -> bool:
+        """Whether Q_F is learned. Of labels the fallback's is the cheapest by Q_C, compared in execution."""
+        return self.fallback_critic and not spec.discrete
 
     def optimisers(self, parts: tuple[Part, ...], spec: Spec) -> dict[str, optax.GradientTransformation]:
         """Adam for each network of these parts.
@@ -119,7 +129,10 @@ class BCRLSetup(BCRLOptions):
             rates |= {"reward": falling, "cost": optax.cosine_decay_schedule(self.learning_rate, last)}
         elif self.cost_share < 1.0:
             rates["cost"] = optax.piecewise_constant_schedule(self.learning_rate, {last: 0.0})
-        return {name: optax.adam(rates[part]) for part in parts for name in self.networks_of[part]}
+        names = {part: self.networks_of[part] for part in parts}
+        if "policy" in names and self.evaluates_fallback(spec):
+            names["policy"] += ("fallback_critic",)
+        return {name: optax.adam(rates[part]) for part in parts for name in names[part]}
 
     def actor(
         self, state: TrainState, arrays: Arrays | None, normaliser: Normaliser, spec: Spec
@@ -157,6 +170,7 @@ class BCRLSetup(BCRLOptions):
             # An action that is not in the log can be unsafe with slack to spare.
             guarded=self.check_action or self.climbs,
             fallback_ramp=self.fallback_ramp,
+            fallback_critic=targets.get("fallback_critic"),
         )
 
     def floor(self, cost_value: Array) -> Array:

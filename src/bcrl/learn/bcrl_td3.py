@@ -58,9 +58,9 @@ class BCRLTD3(BCRL):
         budget = self.augment(budget_key, batch, costs, spec)
         critic_loss, critic_metrics = self.critic_loss(networks, targets, batch, budget, costs, noise_key)
         actor_loss, actor_metrics = self.actor_loss(networks, targets, batch, budget, costs, actor_key)
-        fallback_loss = self.fallback_loss(networks["fallback"], batch, costs, fallback_key)
+        fallback_loss, fallback_metrics = self.fallback_losses(networks, targets, batch, costs, fallback_key)
 
-        metrics |= critic_metrics | actor_metrics | {"policy/fallback_loss": fallback_loss}
+        metrics |= critic_metrics | actor_metrics | fallback_metrics
         return cost_loss + critic_loss + actor_loss + fallback_loss, metrics
 
     @stage("reward critics")
