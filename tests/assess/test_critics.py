@@ -4,11 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import bcrl
 from bcrl.assess import read_results
 from bcrl.assess.critics import CostCritics, cost_critics
 from bcrl.cli import main
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError
+from bcrl.learn.bcrl import BCRL
 
 
 def log_of(costs: list[list[float]], terminal: bool = False) -> Dataset:
@@ -71,6 +73,21 @@ def test_what_the_critics_say_is_in_the_unit_of_the_log(tiny_policy, tiny_log):
     assert found.critic[7] == pytest.approx(float(asked[0]) * unit, rel=1e-5)
     assert (found.last_value[tiny_log.terminals[tiny_log.ends]] == 0).all()  # nothing follows a terminal
     assert (found.last_value != 0).any()
+
+
+def test_q_f_is_asked_where_it_was_learned(tiny_policy, tiny_log):
+    assert list(cost_critics(tiny_policy, tiny_log).predictions) == ["V_C(s)", "Q_C(s, a)"]
+    method = BCRL(hidden=(8,), batch_size=16, fallback_critic=True)
+    policy = bcrl.fit(tiny_log, method, steps=2).policy()
+    found = cost_critics(policy, tiny_log)
+    assert list(found.predictions) == ["V_C(s)", "Q_C(s, a)", "Q_F(s, a)"]
+    actor = policy.learned
+    features = actor.features(jnp.asarray(tiny_log.observations[7]), jnp.asarray(7))
+    asked = actor.cost_ahead(features[None], jnp.asarray(tiny_log.actions[7:8]))[0]
+    assert found.predictions["Q_F(s, a)"][7] == pytest.approx(
+        float(asked[0]) * policy.units.cost[0], rel=1e-5
+    )
+    assert not np.allclose(found.predictions["Q_F(s, a)"], found.critic)
 
 
 def test_a_log_of_other_sizes_and_a_cost_that_is_not_there_are_refused(tiny_policy, tiny_log):

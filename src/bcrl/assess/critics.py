@@ -2,7 +2,7 @@
 
 V_C and Q_C say the least cost from here on. A log's episodes spend at least that, so what followed should lie
 above them on average. In episodes of the fallback itself (`bcrl evaluate --record` at threshold 0) it should
-be equal.
+be equal, and to Q_F, where that is learned, there alone.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bcrl.budget import finite_horizon_budget
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
+from bcrl.learn.acting import BudgetedActor
 from bcrl.learn.bcrl_options import BCRLOptions
 from bcrl.learn.tracking import TrackingActor
 from bcrl.policy import Policy
@@ -75,6 +76,14 @@ class CostCritics:
     cost: int = 0
     safety_factor: float = 1.0
     """Of V_C in the slack."""
+    fallback_critic: Floats | None = None
+    """(N,) Q_F(s, a), if it was learned."""
+
+    @property
+    def predictions(self) -> dict[str, Floats]:
+        """What each critic says, by its name."""
+        found = {"V_C(s)": self.value, "Q_C(s, a)": self.critic}
+        return found if self.fallback_critic is None else found | {"Q_F(s, a)": self.fallback_critic}
 
     @cached_property
     def costs(self) -> Floats:
@@ -134,7 +143,7 @@ class CostCritics:
 
 
 def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
-    """V_C and Q_C of the policy on every transition of a log, for one of its costs."""
+    """V_C, Q_C and Q_F of the policy on every transition of a log, for one of its costs."""
     actor, method = policy.learned, policy.method
     if not isinstance(actor, TrackingActor) or not isinstance(method, BCRLOptions):
         raise BCRLError(f"{method.name} has no cost critics to ask: use BCRL")
@@ -149,27 +158,31 @@ def cost_critics(policy: Policy, data: Dataset, cost: int = 0) -> CostCritics:
     if not 0 <= cost < data.cost_count:
         raise BCRLError(f"cost is {cost}, but {log} has costs 0 to {data.cost_count - 1}")
 
-    @jax.jit
-    def ask(observations: jax.Array, actions: jax.Array, steps: jax.Array) -> tuple[jax.Array, jax.Array]:
-        features = jax.vmap(actor.features)(observations, steps)
-        return actor.least_cost(features)[:, cost], actor.cost_to_go(features, actions)[:, cost]
+    critics = [actor.cost_to_go]
+    if isinstance(actor, BudgetedActor) and actor.fallback_critic is not None:
+        critics.append(actor.cost_ahead)
 
-    def asked(*columns: NDArray[Any]) -> tuple[Floats, Floats]:
+    @jax.jit
+    def ask(observations: jax.Array, actions: jax.Array, steps: jax.Array) -> list[jax.Array]:
+        features = jax.vmap(actor.features)(observations, steps)
+        found = [actor.least_cost(features), *(critic(features, actions) for critic in critics)]
+        return [values[:, cost] for values in found]
+
+    def asked(*columns: NDArray[Any]) -> list[Floats]:
         parts = [
             ask(*(jnp.asarray(column[first : first + ROWS]) for column in columns))
             for first in range(0, len(columns[0]), ROWS)
         ]
-        value, critic = (np.concatenate(pieces).astype(np.float64) for pieces in zip(*parts, strict=True))
-        return value * unit, critic * unit
+        return [np.concatenate(pieces).astype(np.float64) * unit for pieces in zip(*parts, strict=True)]
 
     unit = policy.units.cost[cost]
-    value, critic = asked(data.observations, data.actions, data.steps)
+    value, critic, *ahead = asked(data.observations, data.actions, data.steps)
     ends = data.ends
-    last_value, _ = asked(data.next_observations[ends], data.actions[ends], data.steps[ends] + 1)
+    last_value, *_ = asked(data.next_observations[ends], data.actions[ends], data.steps[ends] + 1)
     bootstraps = data.timeouts[ends] & (not method.ends_at_timeouts)
     # Labels are compared with the budget itself.
     below = 0.0 if spec.discrete else method.fallback_below * unit
     last_value = np.where(bootstraps, last_value, 0.0)
     horizon = max(spec.horizon, data.horizon)
     known = (data, value, critic, last_value, actor.cost_discount, horizon, below, cost)
-    return CostCritics(*known, actor.safety_factor)
+    return CostCritics(*known, actor.safety_factor, *ahead)

@@ -34,7 +34,7 @@ class Command:
     cost_cap: float | None = None
     """Episodes that cost more are left out (default: three times the world's loosest threshold)."""
     seed: int = 0
-    """The same seed gives the same log."""
+    """The same seed gives the same log, on the same kind of machine."""
     noise: float = 0.0
     """Standard deviation of the error the actuators of a built-in world add to each action."""
     python: str | None = None

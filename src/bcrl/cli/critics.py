@@ -18,7 +18,7 @@ class Command:
     """Compare V_C and Q_C with the cost that followed in a log, and show when slack ran out there.
 
     V_C and Q_C are least costs: on a log, what followed should be more. On episodes of the fallback (bcrl
-    evaluate --thresholds 0 --record FILE) it should be the same.
+    evaluate --thresholds 0 --record FILE) it should be the same; so should Q_F, if it was learned.
     """
 
     policy: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
@@ -64,10 +64,10 @@ class Command:
 
 def _print_bins(critics: "CostCritics") -> None:
     rows = []
-    for name, predicted in (("V_C", critics.value), ("Q_C", critics.critic)):
+    for name, predicted in critics.predictions.items():
         for part in critics.bins(predicted, 6):
-            spread = f"{part.low:.4g}–{part.high:.4g}"
-            rows.append([name, f"{part.predicted:.4g}", f"{part.observed:.4g}", spread, f"{part.count:,}"])
+            means = f"{part.predicted:.4g}", f"{part.observed:.4g}"
+            rows.append([name.split("(")[0], *means, f"{part.low:.4g}–{part.high:.4g}", f"{part.count:,}"])
     print_columns(["critic", "says", "followed", "10–90 %", "transitions"], rows)
 
 

@@ -63,11 +63,11 @@ class BudgetedActor(TrackingActor):
         omega = cost_weighting(self.cost_weights, cost.shape[1]) * self.urgency(cost, budget)
         return weighed(actions, cost @ omega, self.fallback_beta)
 
-    def cost_ahead(self, features: Float[Array, "n f"], actions: Float[Array, "n a"]) -> Float[Array, "n k"]:
-        """Q_F of actions, if it was learned, else Q_C: what decides whether they are safe."""
+    def cost_ahead(self, features: Float[Array, "n f"], action: Float[Array, "n a"]) -> Float[Array, "n k"]:
+        """Q_F, if it was learned, else Q_C: what decides whether an action is safe."""
         if self.fallback_critic is None:
-            return self.cost_to_go(features, actions)
-        pairs = jnp.concatenate([features, actions], axis=-1)
+            return self.cost_to_go(features, action)
+        pairs = jnp.concatenate([features, action], axis=-1)
         return jnp.max(apply_each(self.fallback_critic, pairs), axis=0)
 
     def urgency(self, cost: Float[Array, "n k"], budget: Float[Array, " k"]) -> Float[Array, " k"]:

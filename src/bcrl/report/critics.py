@@ -1,4 +1,4 @@
-"""A picture of cost critics on a log: calibration of V_C and Q_C, and slack along episodes."""
+"""A picture of cost critics on a log: their calibration, and slack along episodes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
 
 
 def draw_critics(critics: CostCritics, thresholds: Sequence[float]) -> "Figure":
-    """V_C and Q_C against the cost that followed, then slack along episodes for each threshold."""
+    """Each critic against the cost that followed, then slack along episodes for each threshold."""
+    count = len(critics.predictions)
     with style(LIGHT):
-        figure = blank_figure(2 + len(thresholds), LIGHT, (4.6, 4.2))
-        panels = figure.subplots(1, 2 + len(thresholds))
-        for axes, name, predicted in zip(
-            panels[:2], ("V_C(s)", "Q_C(s, a)"), (critics.value, critics.critic), strict=True
-        ):
+        figure = blank_figure(count + len(thresholds), LIGHT, (4.6, 4.2))
+        panels = figure.subplots(1, count + len(thresholds))
+        for axes, (name, predicted) in zip(panels[:count], critics.predictions.items(), strict=True):
             _calibration(axes, critics, name, predicted)
-        for axes, threshold in zip(panels[2:], thresholds, strict=True):
+        for axes, threshold in zip(panels[count:], thresholds, strict=True):
             _slack(axes, critics, threshold)
     return figure
 
