@@ -7,7 +7,7 @@ from bcrl.errors import BCRLError
 from bcrl.ship import expert_log, make_ship_world
 from bcrl.ship._log import at_other_times
 from bcrl.ship._rule import MAX_SPEED, SECONDS
-from bcrl.ship._scene import HISTORY
+from bcrl.ship._scene import ABSENT, HISTORY
 from bcrl.ship._vary import varied_tracks
 
 
@@ -70,14 +70,25 @@ def test_variations_sail_among_the_traffic_of_other_times_of_the_same_experts(sm
     np.testing.assert_array_equal(longer.goal[numbers], np.tile(world.goal[which], (20, 1)))
 
 
-def test_a_variation_meets_all_that_sailed_then_itself_included(small_sea):
+def test_a_variation_does_not_meet_its_own_expert(small_sea):
     scenario = int(small_sea.training[5])
     world = make_ship_world(small_sea, among=np.array([scenario]))
     longer, [number] = at_other_times(world, small_sea, np.array([scenario]), small_sea.steps[[scenario]])
     assert longer.moment[number] == world.moment[scenario], "one expert, so no other time than its own"
-    begun, again = world.begin(scenario), longer.begin(number)
-    assert longer.nearest(again) < 1.0, "the expert that it varies"
-    assert world.nearest(begun) > 1.0
+    assert longer.nearest(longer.begin(number)) == world.nearest(world.begin(scenario)) > 1.0
+
+
+def test_on_another_voyage_its_ship_is_one_of_the_others(small_sea):
+    which = small_sea.training
+    world = make_ship_world(small_sea, among=which)
+    steps = small_sea.steps[which]
+    longer, numbers = at_other_times(world, small_sea, which, steps)
+    begin, own = np.asarray(longer.moment)[numbers], np.asarray(world.moment)[which]
+    overlap = (begin < own + steps) & (own < begin + steps)
+    ship = np.asarray(longer.ship)[numbers]
+    assert 0 < overlap.sum() < len(which) / 2
+    np.testing.assert_array_equal(ship[overlap], np.asarray(world.ship)[which][overlap])
+    assert (ship[~overlap] == ABSENT).all()
 
 
 def test_a_variation_longer_than_all_of_the_time_begins_with_the_scene(small_sea):

@@ -81,10 +81,10 @@ def at_other_times(
     world: ShipWorld, scenarios: Scenarios, which: np.ndarray, steps: np.ndarray
 ) -> tuple[ShipWorld, np.ndarray]:
     """The world with new scenarios: those of `which`, over and over, of `steps` each, in the traffic of
-    moments when other experts of `which` sailed. Also returns their numbers.
+    moments when experts of `which` sailed. Also returns their numbers.
 
     Every step of an expert is as likely to give the moment. None lasts beyond the end of the last expert,
-    unless there is no time before that.
+    unless there is no time before that. A scenario's own ship is left out while it sails this very track.
     """
     random = np.random.default_rng(0)  # the same log from the same scenarios
     moment = np.asarray(world.moment)
@@ -93,11 +93,12 @@ def at_other_times(
     last = (moment[which] + scenarios.steps[which]).max()
     begin = np.maximum(np.minimum(drawn, last - steps), HISTORY - 1)
     like = np.resize(which, len(steps))
+    itself = (begin < moment[like] + scenarios.steps[like]) & (moment[like] < begin + steps)
     more = {
         "start": world.start[like],
         "goal": world.goal[like],
         "moment": jnp.asarray(begin, world.moment.dtype),
-        "ship": jnp.full(len(steps), ABSENT),  # at another time its own ship is one of the others
+        "ship": jnp.where(itself, world.ship[like], ABSENT),  # on another voyage it is one of the others
         "limit": world.limit[like],
     }
     longer = {name: jnp.concatenate([getattr(world, name), rows]) for name, rows in more.items()}
