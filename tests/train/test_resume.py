@@ -118,18 +118,29 @@ def test_a_run_from_before_summaries_of_logs_goes_on(log, tiny_method, finished)
     assert fit(log, tiny_method, **finished, resume=True).metrics[-1]["step"] == 40
 
 
-def test_a_run_from_before_actions_were_checked_goes_on_unchecked(log, tiny_method, finished):
+def forget(option: str, log, method, finished) -> None:
+    """Makes the run one of a version that did not have this option yet."""
     out = finished["out"]
     config = json.loads((out / "config.json").read_text())
-    assert config["options"].pop("check_action")
+    del config["options"][option]
     (out / "config.json").write_text(json.dumps(config))
     path = out / "checkpoint.safetensors"
     header = read_header(path, "checkpoint")
-    state = initial_state(tiny_method, Spec.of(log, finished["steps"]), finished["seeds"])
-    state = read_tensors(path, state, header)
-    del header["run"]["options"]["check_action"]
+    state = read_tensors(path, initial_state(method, Spec.of(log, 40), finished["seeds"]), header)
+    del header["run"]["options"][option]
     write_tensors(path, state, header)
-    method = load_run(out).method
+
+
+def test_a_run_from_before_an_option_goes_on(log, tiny_method, finished):
+    forget("fallback_critic", log, tiny_method, finished)
+    assert fit(log, tiny_method, **finished, resume=True).metrics[-1]["step"] == 40
+    with pytest.raises(BCRLError, match="fallback_critic was False and is now True"):
+        fit(log, replace(tiny_method, fallback_critic=True), **finished, resume=True)
+
+
+def test_a_run_from_before_actions_were_checked_goes_on_unchecked(log, tiny_method, finished):
+    forget("check_action", log, tiny_method, finished)
+    method = load_run(finished["out"]).method
     assert method == replace(tiny_method, check_action=False)
     assert fit(log, method, **finished, resume=True).metrics[-1]["step"] == 40
     with pytest.raises(BCRLError, match="check_action was False and is now True"):

@@ -5,7 +5,7 @@ gives wins over every default here.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal
@@ -206,18 +206,18 @@ def check_discrete(method: Method, source: str) -> None:
 
 
 OLD_VALUES = {"check_action": False, "label_values": "regressed", "safety_factor": 1.0, "n_step": 1}
-"""Options that older files do not have, with the values in force when they were written."""
+"""Options that older files do not have and whose default was another when they were written."""
 
 
-def with_old_values(options: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """The options that a file holds, and those of the `known` ones that it is too old for."""
-    return {name: value for name, value in OLD_VALUES.items() if name in known} | dict(options)
+def with_old_values(options: Mapping[str, Any], kind: type[Method]) -> dict[str, Any]:
+    """The options that a file holds, and those that it is too old for: as they were then, or the default."""
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    return {field.name: OLD_VALUES.get(field.name, field.default) for field in fields} | dict(options)
 
 
 def from_record(kind: type[Method], options: Mapping[str, Any]) -> Method:
     """A method of the options that a file holds."""
-    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    values = with_old_values(options, known).items()
+    values = with_old_values(options, kind).items()
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values})
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.files import atomic_path, can_lock, lock_file, write_text
-from bcrl.learn.registry import with_old_values
+from bcrl.learn.registry import find_method, with_old_values
 from bcrl.tensors import read_header, read_tensors, write_tensors
 
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.csv", "checkpoint.safetensors"
@@ -128,7 +128,7 @@ class RunFolder:
         path = self._file(CHECKPOINT)
         step, run = header.get("step"), header.get("run", self._identity)
         if isinstance(run, dict) and isinstance(run.get("options"), dict):
-            run = run | {"options": with_old_values(run["options"], self.config["options"])}
+            run = run | {"options": with_old_values(run["options"], find_method(self.config["method"]).kind)}
         if run != self._identity:
             raise BCRLError(f"{path}: is of another run than {CONFIG} beside it: train into another folder")
         if isinstance(step, bool) or not isinstance(step, int) or step < 0:
@@ -284,7 +284,7 @@ def _sha256(record: Any) -> Any:
 
 def _check_same(now: dict[str, Any], before: dict[str, Any], path: Path, phases: int) -> None:
     """Refuses to go on with another run; another version or machine only costs the bit-for-bit equality."""
-    before = before | {"options": with_old_values(before["options"], now["options"])}
+    before = before | {"options": with_old_values(before["options"], find_method(now["method"]).kind)}
     for section in now:
         new, old = now[section], before.get(section)
         pairs = [(section, new, old)]
