@@ -109,7 +109,8 @@ class BCRLSetup(BCRLOptions):
             "fallback": policy_network(spec.discrete, s, a, self.hidden, self.dropout, fallback_key),
         }
         if self.evaluates_fallback(spec):
-            networks["fallback_critic"] = ensemble((s + a, *self.hidden, k), jax.random.fold_in(key, 1))
+            fifth = jax.random.fold_in(key, 4)  # beyond the four above, so that these stay as without it
+            networks["fallback_critic"] = ensemble((s + a, *self.hidden, k), fifth)
         return networks
 
     def evaluates_fallback(self, spec: Spec) -> bool:
