@@ -99,8 +99,8 @@ class Policy(CheckedPolicy):
     def adjusted(self, **options: Any) -> "Policy":
         """A policy of the same networks that acts by other options, such as `safety_factor=1.0`.
 
-        Only options of acting can change. A calibration, made for the old ones, is left out; Q_F, where it
-        was learned, stays that of the fallback with the old ones.
+        Only options of acting can change. The networks stay those of the training, also where it used such
+        an option. A calibration, made for the old ones, is left out.
         """
         able = self.method.acting
         for option in options:

@@ -15,7 +15,9 @@ class Command:
     """Write trained policies that act by other options, such as another safety factor.
 
     The networks stay as they are. The options are those under "acting" in bcrl train --help; what policies
-    have is in bcrl inspect. A calibration was made for the old options, so it is left out.
+    have is in bcrl inspect. One that says nothing to this kind of policy, such as support where actions are
+    continuous, is written down and changes nothing. A calibration was made for the old options, so it is left
+    out.
     """
 
     policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
@@ -37,10 +39,13 @@ class Command:
         if not alone and (self.out / CONFIG).exists():
             raise BCRLError(f"--out {self.out}: holds a run: name another folder")
         places = [self.out if alone else self.out / file.name for file in files]
-        for place in places:
-            check_file(place, (".bcrl",), self.overwrite)
+        others = [] if alone else sorted(set(self.out.glob("policy*.bcrl")) - set(places))
+        if others:
+            raise BCRLError(f"--out {self.out}: holds {others[0].name} of another run: name another folder")
         policies = [load_learned(file) for file in files]
         adjusted = [policy.adjusted(**self.options(type(policy.method))) for policy in policies]
+        for place in places:
+            check_file(place, (".bcrl",), self.overwrite)
         for policy, place in zip(adjusted, places, strict=True):
             policy.save(place)
         if any(policy.calibration for policy in policies):

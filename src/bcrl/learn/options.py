@@ -83,7 +83,7 @@ class MethodOptions:
 
     name: ClassVar[str]
     acting: ClassVar[tuple[str, ...]] = ()
-    """The options that acting alone uses, so that a trained policy can have others."""
+    """The options of acting: a trained policy can have others (`Policy.adjusted`)."""
 
     # ---- units -------------------------------------------------------------------------------------
 

@@ -97,7 +97,7 @@ class Method(Protocol):
 
     name: ClassVar[str]
     acting: ClassVar[tuple[str, ...]]
-    """The options that acting alone uses, so that a trained policy can have others."""
+    """The options of acting: a trained policy can have others (`Policy.adjusted`)."""
 
     @property
     def instance(self) -> str:
