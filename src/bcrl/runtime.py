@@ -435,10 +435,10 @@ OF_BCRL = {
     "extraction": "clone",
     "critic_norm": False,
     "fallback_critic": False,
-    # Three that older files do not have:
+    "fallback_ramp": 0.0,
+    # Two that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
-    "fallback_ramp": 0.0,
 }
 BCRL_TRAINS_WITH = (
     "cost_unit reward_unit time_limits tau_c cost_regression temperature_c tau_r reward_regression "

@@ -48,6 +48,8 @@ def path(tmp_path_factory) -> Path:
         ("td3, direct, episodic", "min", "ignore"),
         ("bcrl-gradient", "soft", "ignore"),
         ("two weighted costs", "direct", "fallback"),
+        ("two costs, ramped", "finite-horizon", "fallback"),
+        ("fallback critic, candidates", "min", "fallback"),
         ("units and bounds", "finite-horizon", "fallback"),
         ("labels, direct", "min", "fallback"),
         ("bc-all, labels", "finite-horizon", "ignore"),

@@ -1,8 +1,8 @@
 """Cost critics against a log: V_C and Q_C beside the cost that followed, and slack along its episodes.
 
 V_C and Q_C say the least cost from here on. A log's episodes spend at least that, so what followed should lie
-above them on average. In episodes of the fallback itself (`bcrl evaluate --record` at threshold 0) it should
-be equal, and to Q_F, where that is learned, there alone.
+above them on average. Q_F, where it is learned, says the fallback's own. In episodes of the fallback itself
+(`bcrl evaluate --record` at threshold 0) what followed should equal all three.
 """
 
 from dataclasses import dataclass

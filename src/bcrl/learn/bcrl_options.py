@@ -146,8 +146,8 @@ class BCRLOptions(MethodOptions):
     fallback_beta: float = option(5.0, least=0.0, unit="1/c_max", traced=True)
     """Inverse temperature β of those weights."""
     fallback_ramp: float = option(0.0, least=0.0, traced=True)
-    """β grows in proportion to Q_C/δ, and is whole from this many times δ on: the fallback deviates little
-    where little budget is missing. 0: always whole."""
+    """β is whole where Q_C (Q_F where it is learned) is at least this many times δ, and less in proportion
+    where it is not: the fallback deviates little where little budget is missing. 0: always whole."""
     check_action: bool = True
     """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check.
     Labels and policies that follow a gradient are always checked."""
