@@ -152,4 +152,5 @@ def test_one_step_leaves_every_discount_of_cost():
 
 
 def test_files_from_before_have_one_step():
-    assert with_old_values({}, ["n_step"]) == {"n_step": 1}
+    assert with_old_values({}, BCRL)["n_step"] == 1
+    assert with_old_values({"n_step": 5}, BCRL)["n_step"] == 5
