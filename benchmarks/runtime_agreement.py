@@ -66,6 +66,14 @@ CASES = [
     Case("raw budgets", options={"budget_input": "raw", "nonnegative_values": False}),
     Case("mean fallback", options={"fallback_draws": 0, "fallback_below": 0.5}),
     Case("ramped fallback", options={"fallback_ramp": 3.0, "fallback_below": 0.5}),
+    Case("mixtures", options={"fallback_mixtures": 5, "fallback_below": 0.5}),
+    Case(
+        "mixtures, candidates",
+        options={"fallback_mixtures": 3, "cost_weights": (1.0, 4.0)},
+        costs=2,
+        candidates=4,
+    ),
+    Case("mixtures, Q_F", options={"fallback_mixtures": 4, "fallback_critic": True}),
     Case("fallback critic", options={"fallback_critic": True}),
     Case(
         "fallback critic, candidates", options={"fallback_critic": True, "fallback_below": 0.5}, candidates=5

@@ -23,9 +23,9 @@ from bcrl import budget as budgets
 from bcrl.calibration import Calibration
 from bcrl.data import NO_SCHEMA, Schema
 from bcrl.episode import Episode, check_process
-from bcrl.errors import BCRLError, brief, brief_repr, did_you_mean
+from bcrl.errors import BCRLError, brief, brief_repr
 from bcrl.learn.protocol import Actor, Goal, Method, Spec, blank_actor
-from bcrl.learn.registry import find_method, from_record
+from bcrl.learn.registry import acts_by, find_method, from_record
 from bcrl.learn.units import Units, in_user_units
 from bcrl.runtime import Asked, CheckedPolicy, ObservedRange, OutOfRange
 from bcrl.tensors import read_header, read_tensors, to_device, write_tensors
@@ -102,12 +102,7 @@ class Policy(CheckedPolicy):
         Only options of acting can change. The networks stay those of the training, also where it used such
         an option. A calibration, made for the old ones, is left out.
         """
-        able = self.method.acting
-        for option in options:
-            if option not in able:
-                what = did_you_mean(option, able) or (f"; it has {', '.join(able)}" if able else "")
-                raise BCRLError(f"{self.name} has no option of acting {option!r}{what}")
-        method = dataclasses.replace(self.method, **options)  # type: ignore[type-var]
+        method = acts_by(self.method, options)
         blank = _BLANK.eval_shape(self.units.inside(method), self.spec)
         learned = jax.tree.unflatten(jax.tree.structure(blank), jax.tree.leaves(self.learned))
         return Policy(

@@ -436,6 +436,7 @@ OF_BCRL = {
     "critic_norm": False,
     "fallback_critic": False,
     "fallback_ramp": 0.0,
+    "fallback_mixtures": 0,
     # Two that older files do not have:
     "check_action": False,
     "safety_factor": 1.0,
@@ -477,6 +478,7 @@ VALUES: dict[str, Any] = {
     "fallback_draws": [0, MOST_DRAWS],
     "fallback_beta": [0.0, 1e300],
     "fallback_ramp": [0.0, 1e300],
+    "fallback_mixtures": [0, MOST_DRAWS],
     "support": [0.0, 1.0],
     "heads": [2, 1_024],
 }
@@ -1027,7 +1029,8 @@ class TrackingActor(Actor):
         rows, a, k = len(features), self.spec.action_size, self.spec.cost_count
         allowed: np.ndarray = np.all(slack >= np.float32(self.options["fallback_below"]), -1)
         action, cost = np.empty((rows, a), np.float32), None
-        go = _where(allowed)
+        mixes = self.options["fallback_mixtures"] > 0  # then the policy's action is needed in every row
+        go = slice(None) if mixes else _where(allowed)
         if go is not None:
             shown = slack[go] if self.soft else slack[go] + value[go]
             mean, log_std = gaussian(self.actor, np.concatenate([features[go], self.encoded(shown)], -1))
@@ -1043,13 +1046,16 @@ class TrackingActor(Actor):
                     ahead = self.factor * self.cost_ahead(features[go], options)
                 safe = (ahead <= budget[:, None]).all(-1)
                 best = (np.arange(len(mean)), np.where(safe, worth, -np.inf).argmax(-1))
-                mean, allowed[go] = options[best], safe.any(-1)
+                mean, allowed[go] = options[best], allowed[go] & safe.any(-1)
                 cost = np.empty((rows, k), np.float32)
                 cost[go] = q_c[best]
             action[go] = mean
         stop = _where(~allowed)
         if stop is not None:
-            careful = self.careful(features, slack + value, stop, noise)
+            budget = slack + value
+            careful = self.careful(features, budget, stop, noise)
+            if mixes:
+                careful = self.first_safe(features[stop], action[stop], careful, budget[stop])
             action[stop], cost = np.clip(careful, -1.0, 1.0), None
         return action, allowed, cost
 
@@ -1068,6 +1074,17 @@ class TrackingActor(Actor):
         weight = np.exp(weight - weight.max(-1, keepdims=True))
         weight /= weight.sum(-1, keepdims=True)
         return np.matmul(weight[:, None], actions)[:, 0]
+
+    def first_safe(
+        self, features: np.ndarray, action: np.ndarray, careful: np.ndarray, budget: np.ndarray
+    ) -> np.ndarray:
+        """The first safe action of n on the way from the policy's to the fallback's, which ends it."""
+        n = self.options["fallback_mixtures"]
+        share = (np.arange(1, n + 1, dtype=np.float32) / np.float32(n))[:, None]
+        actions = (1 - share) * action[:, None] + share * careful[:, None]
+        safe = (self.factor * self.cost_ahead(features, actions) <= budget[:, None]).all(-1)
+        safe[:, -1] = True
+        return actions[np.arange(len(actions)), safe.argmax(-1)]
 
     def urgency(self, cost: np.ndarray, budget: np.ndarray) -> np.ndarray:
         """ω_i u_i, u_i = φ mean(Q_i) / (R δ_i), at most 1: R is `fallback_ramp`, φ the safety factor."""

@@ -1,6 +1,7 @@
 """What a plan asks for, and what decides a cell."""
 
 import dataclasses
+import json
 
 import pytest
 from tiny_bench import ENTRIES, SMALL, tiny_works
@@ -11,7 +12,7 @@ from bcrl.bench.cells import Protocol
 from bcrl.bench.plan import Entry, Plan, read_plan, task_names, works
 from bcrl.cli.bench import Command
 from bcrl.errors import BCRLError
-from bcrl.train.jobs import Job, read_jobs, write_jobs
+from bcrl.train.jobs import Job, digest, read_jobs, write_jobs
 
 
 def keys(found, seed=0) -> set[str]:
@@ -143,7 +144,13 @@ def test_a_log_of_another_world_is_refused_before_anything_is_trained(logs, tmp_
         ({"preset": "huge"}, "'huge' is not known"),
         ({"entries": (Entry("a", "no-method"),)}, "there is no method 'no-method'"),
         ({"entries": (Entry("a", "bc-all", {"tau": 1}),)}, "no option 'tau'"),
-        ({"protocol": Protocol(execution="soft")}, "bc-all tracks no budget: --execution soft"),
+        ({"entries": (Entry("a", "bc-all", candidates=8),)}, "a tracks no budget: candidates 8"),
+        ({"entries": (Entry("a", "bcrl", candidates=-1),)}, "methods.a: candidates is -1"),
+        ({"entries": (Entry("a", "bcrl", execution="hard"),)}, "methods.a: execution is 'hard', but not one"),
+        ({"entries": (Entry("a", "bcrl", acting={"tau_c": 0.1}),)}, "methods.a: .* acting 'tau_c'; it has"),
+        ({"entries": (Entry("a", "bcrl", acting={"safety_factor": 0}),)}, "methods.a: .*safety_factor is 0"),
+        ({"entries": (Entry("a", "bc-all", acting={"safety_factor": 2}),)}, "no option of acting 'safety"),
+        ({"protocol": Protocol(execution="soft")}, "bc-all tracks no budget: execution soft"),
     ],
 )
 def test_bad_plans_are_refused(change, wanted, logs):
@@ -198,8 +205,9 @@ def test_a_plan_file_and_the_words_that_win_over_it(tmp_path, monkeypatch):
         ("seeds = 3", "seeds is 3, but must be a list"),
         ("steps = 'many'", "steps is 'many', but must be a whole number"),
         ("methods = ['bcrl']", "methods must be tables"),
-        ("[methods.bcrl]\ntau_c = 0.2", "methods.bcrl may have method, options and steps only"),
-        ("[methods.bcrl]\nsteps = 'many'", "methods.bcrl: options must be"),
+        ("[methods.bcrl]\ntau_c = 0.2", "methods.bcrl may have method, options, steps, acting"),
+        ("[methods.bcrl]\nsteps = 'many'", "methods.bcrl: steps is 'many', but must be"),
+        ("[methods.bcrl]\nacting = 3", "methods.bcrl: acting is 3, but must be a table"),
         (None, "no such file"),
     ],
 )
@@ -210,6 +218,47 @@ def test_bad_plan_files_are_refused(text, wanted, tmp_path):
     with pytest.raises(BCRLError, match=wanted) as refused:
         read_plan(path)
     assert str(refused.value).startswith(f"{path}: ")
+
+
+ACTING = """
+[methods.bcrl]
+
+[methods.bold]
+method = "bcrl"
+acting = { safety_factor = 1.0 }
+candidates = 4
+execution = "soft"
+"""
+
+
+def test_columns_that_act_in_other_ways_share_a_training(logs, tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(ACTING)
+    entries = read_plan(path)["entries"]
+    assert entries[1] == Entry("bold", "bcrl", {}, None, {"safety_factor": 1.0}, 4, "soft")
+    plain, bold = tiny_works(logs, entries=entries)
+    assert plain.job == bold.job
+    assert (bold.protocol.candidates, bold.protocol.execution) == (4, "soft")
+    assert json.loads(bold.reported(0)[0].options)["safety_factor"] == 1.0
+    assert json.loads(plain.reported(0)[0].options)["safety_factor"] == 1.3
+    ways = [Entry("b", "bcrl", **{name: getattr(entries[1], name)}) for name in ("acting", "candidates")]
+    each = [keys([plain]), keys([bold]), *(keys(tiny_works(logs, entries=(way,))) for way in ways)]
+    assert len(set.union(*each)) == sum(map(len, each))
+
+
+def test_results_from_before_columns_could_act_in_other_ways_are_found_again(logs):
+    (work,) = tiny_works(logs, entries=(Entry("bcrl", "bcrl", SMALL),))
+    judged = {"policy": "final", "episodes": 2, "execution": "finite-horizon", "episode_seed": 0}
+    whole = {**work.job.identity, **judged, "seed": 0, "threshold": 10.0}
+    assert work.reported(0)[0].key == digest(whole)
+
+
+def test_works_of_one_training_are_one_job_in_the_list(logs, tmp_path, capsys):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(ACTING)
+    Command(out=tmp_path / "b", plan=plan, tasks=("point-circle",), logs=logs, plan_only=True).run()
+    assert len(read_jobs(tmp_path / "b" / "jobs.json")) == 1
+    assert "trainings: 1" in capsys.readouterr().out
 
 
 def test_nothing_to_do_is_told(tmp_path):

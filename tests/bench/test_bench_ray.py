@@ -8,12 +8,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from tiny_bench import content
+from tiny_bench import PACE, SMALL, content, tiny_works
 
-from bcrl.bench.ray_run import Cluster, run_on_ray
+import bcrl.train.jobs
+import bcrl.train.run
+from bcrl.bench.plan import Entry
+from bcrl.bench.ray_run import Cluster, _Driver, run_on_ray
 from bcrl.bench.run import Pace
 from bcrl.bench.store import FILE, Store
 from bcrl.errors import BCRLError
@@ -85,6 +90,52 @@ def check(started: Started, done_here: dict) -> None:
             break
         time.sleep(0.1)
     assert processes(started.folder) == [], "Ray is still running"
+
+
+class AtOnce:
+    """Stands for Ray: a task is done when it is started."""
+
+    exceptions = SimpleNamespace(RayError=RuntimeError)
+
+    def remote(self, **_):
+        return lambda function: SimpleNamespace(remote=partial(self.call, function))
+
+    def call(self, function, *args):
+        try:
+            return (lambda value: lambda: value)(function(*args))
+        except BCRLError as error:
+            return partial(self.fail, error)
+
+    def fail(self, error):
+        raise error
+
+    def wait(self, tasks, num_returns):
+        return tasks[:num_returns], tasks[num_returns:]
+
+    def get(self, task):
+        return task()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_works_of_one_training_train_once(logs, tmp_path, monkeypatch, capsys, fails):
+    """Two at the same time would write into one folder."""
+    entries = (Entry("bcrl", "bcrl", SMALL), Entry("eight", "bcrl", SMALL, candidates=8))
+    begun = []
+
+    def fit(data, method, **options):
+        begun.append(method.name)
+        if fails:
+            raise BCRLError("diverged")
+        return bcrl.train.run.fit(data, method, **options)
+
+    monkeypatch.setattr(bcrl.train.jobs, "fit", fit)
+    (tmp_path / "runs").mkdir()
+    with Store(tmp_path / FILE) as store:
+        driver = _Driver(AtOnce(), store, tmp_path / "runs", PACE, Cluster("local"), lambda *_: None)
+        failures = driver.drive(tiny_works(logs, entries=entries))
+        assert begun == ["bcrl"]
+        assert {cell.label for cell in store.cells()} == (set() if fails else {"bcrl", "eight"})
+    assert failures == [f"point-circle, {name}: diverged" for name in (("bcrl", "eight") if fails else ())]
 
 
 def test_without_a_cluster_it_ends_at_once_and_in_one_line(tmp_path):

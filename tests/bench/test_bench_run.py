@@ -8,11 +8,13 @@ from tiny_bench import ENTRIES, PACE, SMALL, content, tiny_works
 
 import bcrl.bench.run
 import bcrl.train.jobs
+from bcrl.assess import evaluate
 from bcrl.bench.cells import Protocol
 from bcrl.bench.plan import Entry
 from bcrl.bench.run import Pace, best_of, run_here, to_evaluate
 from bcrl.bench.store import FILE, Store
 from bcrl.errors import BCRLError
+from bcrl.policy import load
 from bcrl.train.jobs import policy_file
 
 
@@ -151,6 +153,20 @@ def test_training_stops_and_goes_on_and_is_evaluated_later(
         assert content(store) == of_bc_all(done_here)
 
 
+def test_columns_that_act_in_other_ways_are_trained_once(logs, tmp_path, trained):
+    """And each is judged as it acts."""
+    ways = {"acting": {"safety_factor": 5.0, "fallback_draws": 0}, "candidates": 3, "execution": "soft"}
+    entries = (Entry("bcrl", "bcrl", SMALL), Entry("careful", "bcrl", SMALL, **ways))
+    plain, careful = tiny_works(logs, entries=entries)
+    with Store(tmp_path / FILE) as store:
+        assert run_here([plain, careful], store, tmp_path / "runs", PACE) == []
+        rows = [row for cell in careful.reported(0) for row in store.rows(cell.key)]
+    assert trained == [("bcrl", (0, 10))]
+    policy = load(policy_file(plain.job, tmp_path / "runs", 0)).adjusted(**ways["acting"])
+    how = {"episodes": 2, "candidates": 3, "execution": "soft"}
+    assert rows == list(evaluate(policy, "point-circle", (10.0, 20.0), **how))
+
+
 def test_one_fault_stops_no_other_work(bench, logs, tmp_path, capsys):
     """No episode of the log costs 0, so nothing can be cloned at that threshold."""
     out, store = bench
@@ -202,8 +218,6 @@ def test_trials_come_first_and_are_not_reported(best):
 
 def test_the_reported_policy_is_the_chosen_one(best):
     """Judged again by hand, on the episodes that are reported."""
-    from bcrl.assess import evaluate
-    from bcrl.policy import load
     from bcrl.worlds import make_world
 
     work, out, store = best
@@ -217,8 +231,6 @@ def test_the_reported_policy_is_the_chosen_one(best):
 
 
 def test_kept_policies_differ_and_know_their_step(best):
-    from bcrl.policy import load
-
     work, out, _ = best
     final = policy_file(work.job, out / "runs", 0)
     kept = final.parent / "steps" / "20" / final.name

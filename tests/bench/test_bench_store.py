@@ -50,6 +50,19 @@ def test_the_file_is_all_there_is(cells, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
+def test_a_store_from_before_candidates_goes_on(cells, tmp_path):
+    with Store(tmp_path / FILE) as store:
+        store.add(outcomes(cells[:1]))
+        store.file.execute("ALTER TABLE cells DROP COLUMN candidates")
+        store.file.execute("PRAGMA user_version = 1")
+    for _ in range(2):
+        with Store(tmp_path / FILE) as store:
+            assert store.cells()[0] == cells[0]
+            store.add(outcomes([dataclasses.replace(cells[1], candidates=8)]))
+            assert [cell.candidates for cell in store.cells()] == [0, 8]
+            assert len(store.rows(cells[1].key)) == 3
+
+
 def test_a_cell_again_takes_the_place_of_the_old_one(cells, tmp_path):
     with Store(tmp_path / FILE) as store:
         store.add(outcomes(cells, 3))
@@ -108,7 +121,7 @@ def test_a_file_of_another_kind_is_refused_and_left_alone(kind, tmp_path):
     else:
         with Store(path) if kind == "a later version" else sqlite3.connect(path) as file:
             execute = file.file.execute if isinstance(file, Store) else file.execute
-            execute("PRAGMA user_version = 2" if isinstance(file, Store) else "CREATE TABLE mine (x)")
+            execute("PRAGMA user_version = 3" if isinstance(file, Store) else "CREATE TABLE mine (x)")
         if not isinstance(file, Store):
             file.close()
     before = path.read_bytes() if path.is_file() else None

@@ -408,6 +408,41 @@ def test_with_a_ramp_the_fallback_weighs_each_cost_by_what_is_missing(k, ramp):
         np.testing.assert_allclose(action, weight @ drawn / weight.sum(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("k", "learned"), [(1, False), (2, False), (1, True)])
+def test_mixtures_execute_the_first_safe_action_on_the_way_to_the_fallbacks(k, learned):
+    """Whatever the budget: the policy's own where it is safe, the fallback's where nothing before it is."""
+    n, options = 4, {"fallback_draws": 8, "fallback_below": 0.0, "fallback_critic": learned}
+    policy = untrained(k, fallback_mixtures=n, **options)
+    actor, goal = policy.learned, policy.goal(threshold=np.ones(k), horizon=9)
+
+    @eqx.filter_jit
+    def found(seed, budget):
+        """What is done, and by hand the way from the policy's action to the fallback's with its costs."""
+        memory = actor.start(seed, goal)
+        features = jax.random.normal(seed, (6,))
+        value = actor.safety_factor * actor.least_cost(features)
+        own, _ = actor.actor(actor.policy_inputs(features, budget - value, value))
+        share = jnp.arange(n + 1)[:, None] / n
+        way = own + (actor.careful(memory, features, budget) - own) * share
+        critic = actor.cost_ahead if learned else actor.cost_to_go
+        cost = actor.safety_factor * jax.vmap(lambda one: critic(features[None], one[None])[0])(way)
+        return actor.choose(memory, features, budget - value, value), way, cost, budget - value
+
+    places = set()
+    for seed in range(60):
+        for budget in (2.0, 2.8, 3.4, 5.0):
+            (action, own), *rest = found(jax.random.key(seed), jnp.full(k, budget))
+            way, cost, slack = map(np.asarray, rest)
+            if np.abs(cost - budget).min() < 1e-4 or np.abs(slack).min() < 1e-4:
+                continue  # rounding decides
+            safe = (cost <= budget).all(1)
+            first = 0 if safe[0] and (slack >= 0).all() else 1 + int(np.argmax([*safe[1:-1], True]))
+            np.testing.assert_allclose(action, np.clip(way[first], -1, 1), rtol=1e-4, atol=1e-5)
+            assert bool(own) == (first == 0)
+            places.add(first)
+    assert {0, n} < places
+
+
 def test_the_sharper_the_draws_the_cheaper_the_fallback():
     seen = jnp.ones(6)
     found = []

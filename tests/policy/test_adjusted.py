@@ -20,6 +20,7 @@ OTHER = {
     "fallback_draws": 3,
     "fallback_beta": 2.0,
     "fallback_ramp": 4.0,
+    "fallback_mixtures": 5,
     "check_action": False,
     "support": 0.2,
 }

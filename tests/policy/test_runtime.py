@@ -50,6 +50,7 @@ def path(tmp_path_factory) -> Path:
         ("two weighted costs", "direct", "fallback"),
         ("two costs, ramped", "finite-horizon", "fallback"),
         ("fallback critic, candidates", "min", "fallback"),
+        ("mixtures, candidates", "finite-horizon", "fallback"),
         ("units and bounds", "finite-horizon", "fallback"),
         ("labels, direct", "min", "fallback"),
         ("bc-all, labels", "finite-horizon", "ignore"),

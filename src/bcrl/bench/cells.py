@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ class Protocol:
     """Episodes per seed and threshold."""
     execution: Execution = "finite-horizon"
     """How the budget is tracked while acting."""
+    candidates: int = 0
+    """Actions drawn in each step, of which the best safe one is taken; 0: the policy's own."""
     episode_seed: int = 0
     """Decides starts and noise of the episodes."""
     best: bool = False
@@ -36,7 +38,7 @@ class Cell:
     """The name of the column in tables."""
     method: str
     options: str
-    """Every option of the method, as JSON."""
+    """Every option of the method, as JSON; those of acting as the policy acted by them."""
     task: str
     data_sha256: str
     steps: int
@@ -49,17 +51,20 @@ class Cell:
     episode_seed: int
     reported: int
     """1 in tables; 0 for a trial that only chooses the best policy."""
+    candidates: int = 0
 
 
 @dataclass(frozen=True)
 class Work:
-    """One training of a benchmark and what it is judged at."""
+    """One training of a benchmark and what it is judged at. Works may share a training."""
 
     label: str
     job: Job
     log: Path
     thresholds: tuple[float, ...]
     protocol: Protocol
+    acting: dict[str, Any] = field(default_factory=dict)
+    """Options by which the trained policy acts, where they are not those of the training."""
 
     @property
     def name(self) -> str:
@@ -83,6 +88,9 @@ class Work:
             "execution": protocol.execution,
             "episode_seed": protocol.episode_seed,
         }
+        # Only where they are there, so that results from before them are found again.
+        judged |= {"candidates": protocol.candidates} if protocol.candidates else {}
+        judged |= {"acting": self.acting} if self.acting else {}
         # A method that trains for one threshold has as many options as thresholds, all of one setting.
         options = {name: value for name, value in job.options.items() if name != "threshold"}
         setting = digest({**job.identity, "options": options, **judged})
@@ -92,7 +100,7 @@ class Work:
                 setting=setting,
                 label=self.label,
                 method=job.method,
-                options=json.dumps(job.options),
+                options=json.dumps(job.options | self.acting),
                 task=job.task,
                 data_sha256=job.data_sha256,
                 steps=job.steps,
@@ -103,6 +111,7 @@ class Work:
                 execution=protocol.execution,
                 episode_seed=protocol.episode_seed,
                 reported=int(reported),
+                candidates=protocol.candidates,
             )
             for threshold in self.thresholds
         ]
@@ -112,7 +121,7 @@ class Work:
 class Evaluation:
     """One policy file and the cells that are wanted of it; they differ in the threshold alone."""
 
-    job: Job
+    work: Work
     policy: Path
     cells: tuple[Cell, ...]
 

@@ -5,14 +5,16 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from bcrl.bench.cells import Protocol, Work
+from bcrl.budget import Execution
 from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.learn.protocol import Method
-from bcrl.learn.registry import default_steps, find_method, make_method
+from bcrl.learn.registry import acts_by, default_steps, find_method, make_method
 from bcrl.progress import progress
+from bcrl.runtime import MOST_DRAWS
 from bcrl.train.jobs import Job, find_log, is_whole
 from bcrl.worlds import WORLDS, World, built_in_world, make_world
 from bcrl.worlds.tasks import INSTALLS, tasks
@@ -26,6 +28,11 @@ class Entry:
     method: str
     options: dict[str, Any] = field(default_factory=dict)
     steps: int | None = None
+    acting: dict[str, Any] = field(default_factory=dict)
+    """Options of acting that the trained policies get: no other training."""
+    candidates: int = 0
+    execution: Execution | None = None
+    """Default: the protocol's."""
 
     @property
     def title(self) -> str:
@@ -81,10 +88,25 @@ class Plan:
         for entry in self.entries:
             if not entry.label or printable(entry.label) != entry.label:
                 raise BCRLError(f"methods: {entry.label!r} is no name for a column")
-            if self.protocol.execution != "finite-horizon" and not find_method(entry.method).budgets:
-                raise BCRLError(
-                    f"{entry.label} tracks no budget: --execution {self.protocol.execution} is for bcrl alone"
-                )
+            self.protocol_of(entry)
+
+    def protocol_of(self, entry: Entry) -> Protocol:
+        """How the policies of a column are judged."""
+        execution = entry.execution or self.protocol.execution
+        if execution not in get_args(Execution):
+            known = ", ".join(get_args(Execution))
+            raise BCRLError(
+                f"methods.{entry.label}: execution is {brief_repr(execution)}, but not one of {known}"
+            )
+        if not is_whole(entry.candidates, 0, MOST_DRAWS + 1):
+            raise BCRLError(
+                f"methods.{entry.label}: candidates is {brief_repr(entry.candidates)}, but must be a whole "
+                f"number from 0 to {MOST_DRAWS:,}"
+            )
+        for name, value in (("execution", execution), ("candidates", entry.candidates)):
+            if value not in ("finite-horizon", 0) and not find_method(entry.method).budgets:
+                raise BCRLError(f"{entry.label} tracks no budget: {name} {value} is for bcrl alone")
+        return dataclasses.replace(self.protocol, execution=execution, candidates=entry.candidates)
 
 
 def task_names(words: Iterable[str]) -> tuple[str, ...]:
@@ -151,7 +173,7 @@ def _trainings(plan: Plan, entry: Entry, world: World, log: Path, sha256: str) -
             data_file=world.data_file,
             keep_every=plan.keep_every if plan.protocol.best else 0,
         )
-        yield Work(entry.label, job, log, group, plan.protocol)
+        yield Work(entry.label, job, log, group, plan.protocol_of(entry), entry.acting)
 
 
 def _fixed(entry: Entry) -> bool:
@@ -166,6 +188,7 @@ def _method(entry: Entry, plan: Plan, world: World, threshold: float) -> tuple[M
     method = make_method(entry.method, preset=plan.preset, family=family, **{**own, **entry.options})
     asked = entry.steps if entry.steps is not None else plan.steps
     steps = default_steps(entry.method, plan.preset, family) if asked is None else asked
+    acts_by(method, entry.acting)  # refuses what is no option of acting
     return method, steps
 
 
@@ -231,7 +254,7 @@ def make_plan(
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """A plan: tasks, seeds, thresholds, episodes, preset, steps, and a table per method; all optional."""
+    """A plan: tasks, seeds, thresholds, episodes, preset, steps, and a table per column; all optional."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -259,11 +282,16 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 def _entry(path: Path, label: str, table: Any) -> Entry:
     where = f"{path}: methods.{label}"
-    if not isinstance(table, dict) or set(table) - {"method", "options", "steps"}:
-        raise BCRLError(f"{where} may have method, options and steps only")
-    options, steps, method = table.get("options", {}), table.get("steps"), table.get("method", label)
-    if not isinstance(options, dict) or not (steps is None or isinstance(steps, int)):
-        raise BCRLError(f"{where}: options must be a table and steps a whole number")
-    if not isinstance(method, str):
-        raise BCRLError(f"{where}: method is {brief_repr(method)}, but must be the name of one")
-    return Entry(label, method, options, steps)
+    known = {field.name for field in dataclasses.fields(Entry)} - {"label"}
+    if not isinstance(table, dict) or set(table) - known:
+        raise BCRLError(f"{where} may have method, options, steps, acting, candidates and execution only")
+    said = {"method": label} | table
+    for name, kind, what in (
+        ("method", str, "the name of one"),
+        ("options", dict, "a table"),
+        ("steps", int, "a whole number"),
+        ("acting", dict, "a table"),
+    ):
+        if name in said and not isinstance(said[name], kind):
+            raise BCRLError(f"{where}: {name} is {brief_repr(said[name])}, but must be {what}")
+    return Entry(label, **said)

@@ -65,32 +65,36 @@ class _Driver:
         self.ray, self.store, self.runs, self.pace, self.tick = ray, store, runs, pace, tick
         self.train = ray.remote(**cluster.needs(cluster.train_cpus, cluster.train_gpus))(train_task)
         self.judge = ray.remote(**cluster.needs(cluster.evaluate_cpus))(judge_task)
-        self.tasks: dict[Any, tuple[Work, Callable[[Any], None]]] = {}
+        self.tasks: dict[Any, tuple[list[Work], Callable[[Any], None]]] = {}
         self.failures: list[str] = []
 
     def drive(self, works: Sequence[Work]) -> list[str]:
+        sharing: dict[Path, list[Work]] = {}  # works of one training, which is done once
         for work in works:
             if needs_training(work, self.store, self.runs, self.pace):
-                self.start(work, self.train.remote(work, self.runs, self.pace), self.trained(work))
+                sharing.setdefault(work.job.folder, []).append(work)
             else:
-                self.trained(work)(None)
+                self.trained([work])(None)
+        for group in sharing.values():
+            self.start(group, self.train.remote(group[0], self.runs, self.pace), self.trained(group))
         while self.tasks:
             (task,), _ = self.ray.wait(list(self.tasks), num_returns=1)
-            work, then = self.tasks.pop(task)
+            waiting, then = self.tasks.pop(task)
             try:
                 then(self.ray.get(task))
             except (self.ray.exceptions.RayError, BCRLError) as error:  # one work's fault stops no other
-                self.failures.append(failed(work, _reason(error)))
+                self.failures += [failed(work, _reason(error)) for work in waiting]
         return self.failures
 
-    def start(self, work: Work, task: Any, then: Callable[[Any], None]) -> None:
-        self.tasks[task] = (work, then)
+    def start(self, waiting: list[Work], task: Any, then: Callable[[Any], None]) -> None:
+        self.tasks[task] = (waiting, then)
 
-    def trained(self, work: Work) -> Callable[[Any], None]:
+    def trained(self, group: list[Work]) -> Callable[[Any], None]:
         def then(_: None) -> None:
-            self.tick(1, f"{work.name}: trained")
-            for seed in () if self.pace.train_only else work.job.seeds:
-                self.evaluate(work, seed)
+            for work in group:
+                self.tick(1, f"{work.name}: trained")
+                for seed in () if self.pace.train_only else work.job.seeds:
+                    self.evaluate(work, seed)
 
         return then
 
@@ -108,7 +112,7 @@ class _Driver:
                 self.evaluate(work, seed)
 
         for evaluation in evaluations:
-            self.start(work, self.judge.remote(evaluation, self.runs, self.pace), then)
+            self.start([work], self.judge.remote(evaluation, self.runs, self.pace), then)
 
 
 def train_task(work: Work, runs: Path, pace: Pace) -> None:

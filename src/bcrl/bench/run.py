@@ -89,15 +89,15 @@ def to_evaluate(work: Work, seed: int, store: Store, runs: Path) -> list[Evaluat
     if final is None:
         raise BCRLError(f"{runs / work.job.folder}: has no policy of seed {seed}; train it first")
     if not work.protocol.best:
-        return [Evaluation(work.job, final, wanted)]
+        return [Evaluation(work, final, wanted)]
     candidates = {f"step {step}": path for step, path in kept_policies(final).items()} | {"final": final}
     trials = {name: work.cells(seed, name, reported=False) for name in candidates}
     open_trials = [
-        Evaluation(work.job, candidates[name], cells)
+        Evaluation(work, candidates[name], cells)
         for name, trial in trials.items()
         if (cells := missing(trial, done))
     ]
-    return open_trials or [Evaluation(work.job, candidates[best_of(trials, store)], wanted)]
+    return open_trials or [Evaluation(work, candidates[best_of(trials, store)], wanted)]
 
 
 def best_of(trials: dict[str, list[Cell]], store: Store) -> str:
@@ -119,7 +119,8 @@ def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
     """Runs a policy at the thresholds of its cells."""
     started = time.monotonic()
     policy = load_learned(evaluation.policy)
-    _check_trained(policy, evaluation.job, evaluation.policy)
+    _check_trained(policy, evaluation.work.job, evaluation.policy)
+    policy = policy.adjusted(**evaluation.work.acting) if evaluation.work.acting else policy
     first = evaluation.cells[0]
     rows = evaluate(
         policy,
@@ -127,6 +128,7 @@ def judge(evaluation: Evaluation, workers: int | None = None) -> list[Outcome]:
         [cell.threshold for cell in evaluation.cells],
         episodes=first.episodes,
         execution=first.execution,  # type: ignore[arg-type]
+        candidates=first.candidates,
         seed=first.episode_seed,
         workers=workers,
     )

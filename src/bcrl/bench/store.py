@@ -5,9 +5,9 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bcrl.assess.results import Result, columns, impossible
 from bcrl.bench.cells import Cell
@@ -15,7 +15,7 @@ from bcrl.errors import BCRLError, brief_repr
 from bcrl.files import lock_file
 
 FILE = "results.sqlite"
-VERSION = 1
+VERSION = 2
 AGAIN = "move it away and run the benchmark again"
 _MARK = int.from_bytes(b"bcrl", "big")  # SQLite's place for saying whose file it is
 R = TypeVar("R", Cell, Result)
@@ -62,8 +62,17 @@ class Store:
                 )
                 self.file.execute(f"PRAGMA application_id = {_MARK}")
                 self.file.execute(f"PRAGMA user_version = {VERSION}")
+        elif mark == _MARK and version == 1:
+            self._add_candidates()
         elif mark != _MARK or version != VERSION:
             raise BCRLError(f"{self.path}: not a results store this bcrl can read; choose another folder")
+
+    def _add_candidates(self) -> None:
+        """Makes a store of version 1 one of version 2: nothing was drawn in its episodes."""
+        with self._transaction():
+            if self.file.execute("PRAGMA user_version").fetchone() == (1,):  # another process may be first
+                self.file.execute("ALTER TABLE cells ADD COLUMN candidates INTEGER NOT NULL DEFAULT 0")
+                self.file.execute(f"PRAGMA user_version = {VERSION}")
 
     def __enter__(self) -> "Store":
         return self
@@ -89,12 +98,14 @@ class Store:
                 key = outcome.cell.key
                 self.file.execute("DELETE FROM episodes WHERE cell = ?", (key,))
                 self.file.execute("DELETE FROM cells WHERE key = ?", (key,))
-                self._insert("cells", (*astuple(outcome.cell), outcome.facts))
+                self._insert("cells", asdict(outcome.cell) | {"facts": outcome.facts})
                 for row in outcome.rows:
-                    self._insert("episodes", (key, *astuple(row)))
+                    self._insert("episodes", {"cell": key} | asdict(row))
 
-    def _insert(self, table: str, values: tuple) -> None:
-        self.file.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
+    def _insert(self, table: str, values: dict[str, Any]) -> None:
+        names = ", ".join(f'"{name.rstrip("_")}"' for name in values)
+        places = ", ".join("?" * len(values))
+        self.file.execute(f"INSERT INTO {table} ({names}) VALUES ({places})", tuple(values.values()))
 
     def done(self) -> set[str]:
         """The keys of all cells."""

@@ -72,9 +72,10 @@ class BenchOptions:
 
         with only_writer(self.out), Store(self.out / FILE) as store:
             works = plan()
-            write_jobs([work.job for work in works], self.out / JOBS)
+            jobs = list({work.job.folder: work.job for work in works}.values())  # works may share one
+            write_jobs(jobs, self.out / JOBS)
             if self.plan_only:
-                print(f"trainings: {len(works)}, listed in {self.out / JOBS}")
+                print(f"trainings: {len(jobs)}, listed in {self.out / JOBS}")
                 next_step("python", "-m", "bcrl.train.jobs", self.out / JOBS, logs or self.logs)
                 return
             failures = self._do(works, store, train_only or self.train_only)

@@ -236,7 +236,10 @@ class _Export:
             safe = self.safe(g, cost, budget)
             action = g("GatherND", actions, self.best(g, safe, worth), batch_dims=1)
             allowed = g("And", allowed, self.any(g, safe))
-        careful = g("Max", g("Min", self.careful(g, actor, features, budget), 1.0), -1.0)
+        careful = self.first_safe(
+            g, actor, features, action, self.careful(g, actor, features, budget), budget
+        )
+        careful = g("Max", g("Min", careful, 1.0), -1.0)
         return g("Where", self.column(g, allowed), action, careful), allowed
 
     def careful(self, g: Graph, actor: TrackingActor, features: str, budget: str) -> str:
@@ -250,6 +253,23 @@ class _Export:
         total = self.urgent(g, actor, cost, budget)
         weight = g("Softmax", g("Mul", total, -float(actor.options["fallback_beta"])), axis=-1)
         return g("Squeeze", g("MatMul", g("Unsqueeze", weight, whole(1)), actions), whole(1))
+
+    def first_safe(
+        self, g: Graph, actor: TrackingActor, features: str, action: str, careful: str, budget: str
+    ) -> str:
+        """The first safe action of n on the way from the policy's to the fallback's, which ends it."""
+        n = actor.options["fallback_mixtures"]
+        if not n:
+            return careful
+        share = (np.arange(1, n + 1, dtype=np.float32) / np.float32(n))[:, None]
+        start, end = (
+            g("Mul", g("Unsqueeze", x, whole(1)), w) for x, w in ((action, 1 - share), (careful, share))
+        )
+        actions = g("Add", start, end)
+        cost = g("Mul", self.cost_ahead(g, actor, features, actions, n), actor.factor)
+        safe = g("Or", self.safe(g, cost, budget), np.arange(n) == n - 1)
+        first = self.best(g, safe, np.arange(n, 0, -1).astype(np.float32))
+        return g("GatherND", actions, first, batch_dims=1)
 
     def cost_ahead(self, g: Graph, actor: TrackingActor, features: str, actions: str, count: int) -> str:
         """Q_F (batch, n, k) if the file has it, else Q_C."""

@@ -21,6 +21,7 @@ class BudgetedActor(TrackingActor):
     fallback_beta: float = eqx.field(static=True)
     guarded: bool = eqx.field(static=True, default=False)  # the fallback also replaces actions with Q_C > δ
     fallback_ramp: float = eqx.field(static=True, default=0.0)
+    fallback_mixtures: int = eqx.field(static=True, default=0)
     fallback_critic: MLP | None = None  # twin, the slowly moving targets
 
     def choose(
@@ -30,7 +31,7 @@ class BudgetedActor(TrackingActor):
         slack: Float[Array, " k"],
         cost_value: Float[Array, " k"],
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
-        """The policy's mean action, or the best of several that are drawn; the fallback's without slack."""
+        """The policy's mean action, or the best of several that are drawn; else the fallback's, or mixed."""
         mean, log_std = self.actor(self.policy_inputs(features, slack, cost_value))
         action, allowed = mean, jnp.all(slack >= self.fallback_below)
         draws, budget = memory.goal.candidates, slack + cost_value
@@ -41,7 +42,8 @@ class BudgetedActor(TrackingActor):
         elif draws or self.guarded:  # one candidate is the mean: nothing to draw or to compare
             cost = self.safety_factor * self.cost_ahead(features[None], mean[None])
             allowed &= budgets.is_safe(cost, budget)[0]
-        action = jnp.where(allowed, action, self.careful(memory, features, budget))
+        careful = self.careful(memory, features, budget)
+        action = jnp.where(allowed, action, self.first_safe(features, action, careful, budget))
         return jnp.clip(action, -1.0, 1.0), allowed
 
     def careful(
@@ -62,6 +64,22 @@ class BudgetedActor(TrackingActor):
         cost = self.cost_ahead(rows, actions)
         omega = cost_weighting(self.cost_weights, cost.shape[1]) * self.urgency(cost, budget)
         return weighed(actions, cost @ omega, self.fallback_beta)
+
+    def first_safe(
+        self,
+        features: Float[Array, " f"],
+        action: Float[Array, " a"],
+        careful: Float[Array, " a"],
+        budget: Float[Array, " k"],
+    ) -> Float[Array, " a"]:
+        """The first safe action of n on the way from the policy's to the fallback's, which ends it."""
+        if not self.fallback_mixtures:
+            return careful
+        share = jnp.arange(1, self.fallback_mixtures + 1)[:, None] / self.fallback_mixtures
+        actions = (1.0 - share) * action + share * careful
+        rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
+        safe = budgets.is_safe(self.safety_factor * self.cost_ahead(rows, actions), budget)
+        return actions[jnp.argmax(safe.at[-1].set(True))]
 
     def cost_ahead(self, features: Float[Array, "n f"], action: Float[Array, "n a"]) -> Float[Array, "n k"]:
         """Q_F, if it was learned, else Q_C: what decides whether an action is safe."""

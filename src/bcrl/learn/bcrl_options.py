@@ -37,6 +37,7 @@ class BCRLOptions(MethodOptions):
         "fallback_draws",
         "fallback_beta",
         "fallback_ramp",
+        "fallback_mixtures",
         "check_action",
         "support",
     )
@@ -148,6 +149,9 @@ class BCRLOptions(MethodOptions):
     fallback_ramp: float = option(0.0, least=0.0, traced=True)
     """β is whole where Q_C (Q_F where it is learned) is at least this many times δ, and less in proportion
     where it is not: the fallback deviates little where little budget is missing. 0: always whole."""
+    fallback_mixtures: int = option(0, least=0, most=10_000)
+    """Mixtures of the policy's action and the fallback's that are tried, the last one the fallback's own: the
+    first with Q_C (Q_F where it is learned) of at most δ is executed. 0: the fallback's own."""
     check_action: bool = True
     """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check.
     Labels and policies that follow a gradient are always checked."""

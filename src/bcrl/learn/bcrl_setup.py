@@ -171,6 +171,7 @@ class BCRLSetup(BCRLOptions):
             # An action that is not in the log can be unsafe with slack to spare.
             guarded=self.check_action or self.climbs,
             fallback_ramp=self.fallback_ramp,
+            fallback_mixtures=self.fallback_mixtures,
             fallback_critic=targets.get("fallback_critic"),
         )
 

@@ -195,6 +195,16 @@ def find_method(name: str) -> Record:
     raise BCRLError(f"there is no method {brief_repr(name)}{hint or ';'} known: {', '.join(METHODS)}")
 
 
+def acts_by(method: Method, options: Mapping[str, Any]) -> Method:
+    """The method with other options of acting; any other option is refused."""
+    able = method.acting
+    for option in options:
+        if option not in able:
+            what = did_you_mean(option, able) or (f"; it has {', '.join(able)}" if able else "")
+            raise BCRLError(f"{method.instance} has no option of acting {option!r}{what}")
+    return dataclasses.replace(method, **options)  # type: ignore[type-var]
+
+
 def check_discrete(method: Method, source: str) -> None:
     """Refuses a method that cannot learn from actions that are labels, as those of the log `source` are."""
     able = [record.name for record in METHODS.values() if record.discrete]
