@@ -1082,7 +1082,7 @@ class TrackingActor(Actor):
         n = self.options["fallback_mixtures"]
         share = (np.arange(1, n + 1, dtype=np.float32) / np.float32(n))[:, None]
         actions = (1 - share) * action[:, None] + share * careful[:, None]
-        safe = (self.factor * self.cost_ahead(features, actions) <= budget[:, None]).all(-1)
+        safe: np.ndarray = np.all(self.factor * self.cost_ahead(features, actions) <= budget[:, None], -1)
         safe[:, -1] = True
         return actions[np.arange(len(actions)), safe.argmax(-1)]
 

@@ -285,7 +285,7 @@ def _entry(path: Path, label: str, table: Any) -> Entry:
     known = {field.name for field in dataclasses.fields(Entry)} - {"label"}
     if not isinstance(table, dict) or set(table) - known:
         raise BCRLError(f"{where} may have method, options, steps, acting, candidates and execution only")
-    said = {"method": label} | table
+    said: dict[str, Any] = {"method": label} | table
     for name, kind, what in (
         ("method", str, "the name of one"),
         ("options", dict, "a table"),
