@@ -12,6 +12,7 @@ from bcrl.bench.cells import Protocol
 from bcrl.bench.plan import Entry, Plan, read_plan, task_names, works
 from bcrl.cli.bench import Command
 from bcrl.errors import BCRLError
+from bcrl.learn.registry import make_method
 from bcrl.train.jobs import Job, digest, read_jobs, write_jobs
 
 
@@ -251,6 +252,22 @@ def test_results_from_before_columns_could_act_in_other_ways_are_found_again(log
     judged = {"policy": "final", "episodes": 2, "execution": "finite-horizon", "episode_seed": 0}
     whole = {**work.job.identity, **judged, "seed": 0, "threshold": 10.0}
     assert work.reported(0)[0].key == digest(whole)
+
+
+def test_an_option_of_a_later_version_makes_no_other_job():
+    """Nor does a default that was another one: a file without the option means what was in force then."""
+    options = dataclasses.asdict(make_method("bcrl", preset="cpu"))
+    job = Job("t", "bcrl", options, 1, (0,), "sha")
+    for name, then in {
+        "fallback_mixtures": 0,
+        "hidden": [512, 512],
+        "n_step": 1,
+        "safety_factor": 1.0,
+    }.items():
+        without = {key: value for key, value in options.items() if key != name}
+        folders = {dataclasses.replace(job, options=o).folder for o in (without, without | {name: then})}
+        assert len(folders) == 1, name
+    assert job.folder != dataclasses.replace(job, options=options | {"safety_factor": 1.0}).folder
 
 
 def test_works_of_one_training_are_one_job_in_the_list(logs, tmp_path, capsys):

@@ -92,7 +92,7 @@ class Work:
         judged |= {"candidates": protocol.candidates} if protocol.candidates else {}
         judged |= {"acting": self.acting} if self.acting else {}
         # A method that trains for one threshold has as many options as thresholds, all of one setting.
-        options = {name: value for name, value in job.options.items() if name != "threshold"}
+        options = {name: value for name, value in job.identity["options"].items() if name != "threshold"}
         setting = digest({**job.identity, "options": options, **judged})
         return [
             Cell(

@@ -23,7 +23,7 @@ from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.files import write_text
 from bcrl.learn.protocol import Method
-from bcrl.learn.registry import find_method, from_record
+from bcrl.learn.registry import find_method, from_record, with_old_values
 from bcrl.train.folder import CONFIG, read_config
 from bcrl.train.run import fit
 
@@ -52,9 +52,19 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides what is learned, but for the seeds."""
-        names = ("task", "method", "options", "steps", "data_sha256", "keep_every")
-        return {name: getattr(self, name) for name in names}
+        """All that decides what is learned, but for the seeds.
+
+        Options with the value that a file without them means are left out, so that one more option in a later
+        bcrl makes no other jobs of these.
+        """
+        names = ("task", "method", "steps", "data_sha256", "keep_every")
+        absent = with_old_values({}, find_method(self.method).kind)
+        said = {
+            name: value
+            for name, value in self.options.items()
+            if (tuple(value) if isinstance(value, list) else value) != absent.get(name)
+        }
+        return {**{name: getattr(self, name) for name in names}, "options": said}
 
     @property
     def folder(self) -> Path:
