@@ -4,7 +4,8 @@ The policy has random networks: speed does not depend on what they say. Each fig
 finite-horizon; "soft" also charges each action. First actions are timed from the start of the process, with
 Python's own start; the runtime is the module that `bcrl export --to numpy` writes, beside the policy.
 
-    python benchmarks/runtime.py [--hidden 512 512] [--observations 60] [--actions 8] [--repeats 5]
+    python benchmarks/runtime.py [--hidden 512 512] [--observations 60] [--actions 8]
+        [--mixtures 0] [--repeats 5]
 """
 
 import argparse
@@ -73,6 +74,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 512])
     parser.add_argument("--observations", type=int, default=60)
     parser.add_argument("--actions", type=int, default=8)
+    parser.add_argument("--mixtures", type=int, default=0, help="tried by the fallback (fallback_mixtures)")
     parser.add_argument("--repeats", type=int, default=5, help="fresh processes for the first action")
     asked = parser.parse_args()
     from runtime_agreement import Case, make_policy
@@ -83,7 +85,8 @@ def main() -> None:
     figures: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.bcrl"
-        make_policy(Case("speed"), tuple(asked.hidden), asked.observations, asked.actions).save(path)
+        case = Case("speed", options={"fallback_mixtures": asked.mixtures})
+        make_policy(case, tuple(asked.hidden), asked.observations, asked.actions).save(path)
         export_numpy(path, Path(folder) / "numpy")
         kinds = {"numpy": Path(folder) / "numpy" / path.name, "jax": path}
         with progress("measuring", 2 * (asked.repeats + 1), "processes") as tick:

@@ -122,7 +122,8 @@ def make_policy(
         else:
             values = 0.3 * random.normal(size=leaf.shape)
         last = f"[{len(hidden)}]"
-        if name in (f".cost_value.biases{last}", f".cost_critic.biases{last}", f".critics.biases{last}"):
+        costs = ("cost_value", "cost_critic", "fallback_critic", "critics")
+        if name in (f".{network}.biases{last}" for network in costs):
             values = values + (2.0 if "value" in name else 2.3)  # a least cost of about 2, actions cost more
         return jnp.asarray(values, leaf.dtype)
 

@@ -100,14 +100,17 @@ class Policy(CheckedPolicy):
         """A policy of the same networks that acts by other options, such as `safety_factor=1.0`.
 
         Only options of acting can change. The networks stay those of the training, also where it used such
-        an option. A calibration, made for the old ones, is left out.
+        an option; its provenance says the values of the training. A calibration, made for the old options, is
+        left out.
         """
         method = acts_by(self.method, options)
         blank = _BLANK.eval_shape(self.units.inside(method), self.spec)
         learned = jax.tree.unflatten(jax.tree.structure(blank), jax.tree.leaves(self.learned))
-        return Policy(
-            learned, method, self.spec, self.provenance, self.units, self.schema, observed=self.observed
-        )
+        trained = {name: getattr(self.method, name) for name in options} | self.provenance.get("adjusted", {})
+        changed = {name: value for name, value in trained.items() if value != getattr(method, name)}
+        provenance = {name: value for name, value in self.provenance.items() if name != "adjusted"}
+        provenance |= {"adjusted": changed} if changed else {}
+        return Policy(learned, method, self.spec, provenance, self.units, self.schema, observed=self.observed)
 
     def goal(
         self,

@@ -13,7 +13,7 @@ from bcrl.bench.plan import Entry, Plan, read_plan, task_names, works
 from bcrl.cli.bench import Command
 from bcrl.errors import BCRLError
 from bcrl.learn.registry import make_method
-from bcrl.train.jobs import Job, digest, read_jobs, write_jobs
+from bcrl.train.jobs import ADDED, Job, digest, read_jobs, write_jobs
 
 
 def keys(found, seed=0) -> set[str]:
@@ -147,6 +147,7 @@ def test_a_log_of_another_world_is_refused_before_anything_is_trained(logs, tmp_
         ({"entries": (Entry("a", "bc-all", {"tau": 1}),)}, "no option 'tau'"),
         ({"entries": (Entry("a", "bc-all", candidates=8),)}, "a tracks no budget: candidates 8"),
         ({"entries": (Entry("a", "bcrl", candidates=-1),)}, "methods.a: candidates is -1"),
+        ({"entries": (Entry("a", "bcrl", execution=""),)}, "methods.a: execution is '', but not one"),
         ({"entries": (Entry("a", "bcrl", execution="hard"),)}, "methods.a: execution is 'hard', but not one"),
         ({"entries": (Entry("a", "bcrl", acting={"tau_c": 0.1}),)}, "methods.a: .* acting 'tau_c'; it has"),
         ({"entries": (Entry("a", "bcrl", acting={"safety_factor": 0}),)}, "methods.a: .*safety_factor is 0"),
@@ -206,7 +207,10 @@ def test_a_plan_file_and_the_words_that_win_over_it(tmp_path, monkeypatch):
         ("seeds = 3", "seeds is 3, but must be a list"),
         ("steps = 'many'", "steps is 'many', but must be a whole number"),
         ("methods = ['bcrl']", "methods must be tables"),
-        ("[methods.bcrl]\ntau_c = 0.2", "methods.bcrl may have method, options, steps, acting"),
+        (
+            "[methods.bcrl]\ntau_c = 0.2",
+            "methods.bcrl may have acting, candidates, execution, method, options",
+        ),
         ("[methods.bcrl]\nsteps = 'many'", "methods.bcrl: steps is 'many', but must be"),
         ("[methods.bcrl]\nacting = 3", "methods.bcrl: acting is 3, but must be a table"),
         (None, "no such file"),
@@ -242,6 +246,9 @@ def test_columns_that_act_in_other_ways_share_a_training(logs, tmp_path):
     assert (bold.protocol.candidates, bold.protocol.execution) == (4, "soft")
     assert json.loads(bold.reported(0)[0].options)["safety_factor"] == 1.0
     assert json.loads(plain.reported(0)[0].options)["safety_factor"] == 1.3
+    whole, same = (Entry("c", "bcrl", acting={"safety_factor": factor}) for factor in (1, 1.3))
+    assert tiny_works(logs, entries=(whole,))[0].acting == {"safety_factor": 1.0}
+    assert keys(tiny_works(logs, entries=(same,))) == keys([plain])
     ways = [Entry("b", "bcrl", **{name: getattr(entries[1], name)}) for name in ("acting", "candidates")]
     each = [keys([plain]), keys([bold]), *(keys(tiny_works(logs, entries=(way,))) for way in ways)]
     assert len(set.union(*each)) == sum(map(len, each))
@@ -254,20 +261,18 @@ def test_results_from_before_columns_could_act_in_other_ways_are_found_again(log
     assert work.reported(0)[0].key == digest(whole)
 
 
-def test_an_option_of_a_later_version_makes_no_other_job():
-    """Nor does a default that was another one: a file without the option means what was in force then."""
-    options = dataclasses.asdict(make_method("bcrl", preset="cpu"))
-    job = Job("t", "bcrl", options, 1, (0,), "sha")
-    for name, then in {
-        "fallback_mixtures": 0,
-        "hidden": [512, 512],
-        "n_step": 1,
-        "safety_factor": 1.0,
-    }.items():
-        without = {key: value for key, value in options.items() if key != name}
-        folders = {dataclasses.replace(job, options=o).folder for o in (without, without | {name: then})}
-        assert len(folders) == 1, name
-    assert job.folder != dataclasses.replace(job, options=options | {"safety_factor": 1.0}).folder
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("bcrl", "bcrl-b3b160d08b8a"), ("bc-all", "bc-all-7df0dd1e2a65"), ("caps", "caps-59828855903a")],
+)
+def test_a_new_option_makes_no_other_job_of_what_was_trained_before(name, folder):
+    """The folders are those of commit a484f05. An option that came since belongs into `ADDED`."""
+    options = dataclasses.asdict(make_method(name, preset="cpu", family="bullet"))
+    job = Job("BallRun", name, options, 20_000, (0,), "sha")
+    assert job.folder.name == folder
+    for option in set(ADDED) & set(options):
+        other = dataclasses.replace(job, options=options | {option: 3})
+        assert other.folder.name != folder
 
 
 def test_works_of_one_training_are_one_job_in_the_list(logs, tmp_path, capsys):

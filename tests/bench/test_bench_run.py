@@ -167,6 +167,21 @@ def test_columns_that_act_in_other_ways_are_trained_once(logs, tmp_path, trained
     assert rows == list(evaluate(policy, "point-circle", (10.0, 20.0), **how))
 
 
+def test_a_training_that_failed_is_not_begun_again_for_another_column(logs, tmp_path, monkeypatch):
+    begun = []
+
+    def fit(data, method, **options):
+        begun.append(method.name)
+        raise BCRLError("diverged")
+
+    monkeypatch.setattr(bcrl.train.jobs, "fit", fit)
+    entries = (Entry("bcrl", "bcrl", SMALL), Entry("eight", "bcrl", SMALL, candidates=8))
+    with Store(tmp_path / FILE) as store:
+        failures = run_here(tiny_works(logs, entries=entries), store, tmp_path / "runs", PACE)
+    assert failures == [f"point-circle, {name}: diverged" for name in ("bcrl", "eight")]
+    assert begun == ["bcrl"]
+
+
 def test_one_fault_stops_no_other_work(bench, logs, tmp_path, capsys):
     """No episode of the log costs 0, so nothing can be cloned at that threshold."""
     out, store = bench

@@ -13,6 +13,8 @@ from bcrl.errors import BCRLError
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.registry import METHODS, make_method
 from bcrl.policy import Policy
+from bcrl.report.card import option_pairs
+from bcrl.report.inspection import inspect
 
 OTHER = {
     "safety_factor": 1.7,
@@ -66,6 +68,16 @@ def test_its_file_holds_the_option(tmp_path, tiny_policy):
     assert np.array_equal(deeds(loaded), deeds(made))
     near = {"rtol": 1e-4, "atol": 1e-4}
     assert np.allclose(deeds(runtime.load(tmp_path / "adjusted.bcrl")), deeds(made), **near)
+
+
+def test_its_file_says_what_the_training_had(tmp_path, tiny_policy):
+    """Also adjusted twice; nothing is said once all is as it was."""
+    twice = tiny_policy.adjusted(safety_factor=2.5).adjusted(safety_factor=3.0, fallback_draws=0)
+    assert twice.provenance["adjusted"] == {"safety_factor": 1.3, "fallback_draws": 8}
+    twice.save(tmp_path / "p.bcrl")
+    pairs = dict(option_pairs(inspect(tmp_path / "p.bcrl", speed=False)))
+    assert "safety_factor 1.3" in pairs["in training"]
+    assert twice.adjusted(safety_factor=1.3, fallback_draws=8).provenance == tiny_policy.provenance
 
 
 def test_options_are_in_the_users_unit(tiny_policy):
@@ -143,7 +155,10 @@ def test_mistakes_are_told_and_nothing_is_written(value, said, tiny_run, tmp_pat
     assert not (tmp_path / "other").exists()
 
 
-def test_the_folder_of_a_run_is_not_written_to(tiny_run, tmp_path, capsys):
+@pytest.mark.parametrize("inside", ["", "policy-5.bcrl"])
+def test_the_folder_of_a_run_is_not_written_to(inside, tiny_run, capsys):
+    out = tiny_run.folder / inside
+    given = next(tiny_run.folder.glob("policy-*.bcrl")) if inside else tiny_run.folder
     with pytest.raises(SystemExit):
-        main(["adjust", str(tiny_run.folder), "--set", "support=0.1", "--out", str(tiny_run.folder)])
+        main(["adjust", str(given), "--set", "support=0.1", "--out", str(out)])
     assert "holds a run: name another folder" in capsys.readouterr().err

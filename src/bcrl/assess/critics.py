@@ -2,7 +2,7 @@
 
 V_C and Q_C say the least cost from here on. A log's episodes spend at least that, so what followed should lie
 above them on average. Q_F, where it is learned, says the fallback's own. In episodes of the fallback itself
-(`bcrl evaluate --record` at threshold 0) what followed should equal all three.
+(`bcrl evaluate --record` at threshold 0, without mixtures) what followed should equal all three.
 """
 
 from dataclasses import dataclass

@@ -92,7 +92,7 @@ class Plan:
 
     def protocol_of(self, entry: Entry) -> Protocol:
         """How the policies of a column are judged."""
-        execution = entry.execution or self.protocol.execution
+        execution = self.protocol.execution if entry.execution is None else entry.execution
         if execution not in get_args(Execution):
             known = ", ".join(get_args(Execution))
             raise BCRLError(
@@ -103,10 +103,11 @@ class Plan:
                 f"methods.{entry.label}: candidates is {brief_repr(entry.candidates)}, but must be a whole "
                 f"number from 0 to {MOST_DRAWS:,}"
             )
-        for name, value in (("execution", execution), ("candidates", entry.candidates)):
-            if value not in ("finite-horizon", 0) and not find_method(entry.method).budgets:
+        how = {"execution": execution, "candidates": entry.candidates}
+        for name, value in how.items():
+            if value != getattr(Protocol, name) and not find_method(entry.method).budgets:
                 raise BCRLError(f"{entry.label} tracks no budget: {name} {value} is for bcrl alone")
-        return dataclasses.replace(self.protocol, execution=execution, candidates=entry.candidates)
+        return dataclasses.replace(self.protocol, **how)
 
 
 def task_names(words: Iterable[str]) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ def _trainings(plan: Plan, entry: Entry, world: World, log: Path, sha256: str) -
             data_file=world.data_file,
             keep_every=plan.keep_every if plan.protocol.best else 0,
         )
-        yield Work(entry.label, job, log, group, plan.protocol_of(entry), entry.acting)
+        yield Work(entry.label, job, log, group, plan.protocol_of(entry), _acting(method, entry))
 
 
 def _fixed(entry: Entry) -> bool:
@@ -188,8 +189,16 @@ def _method(entry: Entry, plan: Plan, world: World, threshold: float) -> tuple[M
     method = make_method(entry.method, preset=plan.preset, family=family, **{**own, **entry.options})
     asked = entry.steps if entry.steps is not None else plan.steps
     steps = default_steps(entry.method, plan.preset, family) if asked is None else asked
-    acts_by(method, entry.acting)  # refuses what is no option of acting
+    _acting(method, entry)  # refuses what is no option of acting
     return method, steps
+
+
+def _acting(method: Method, entry: Entry) -> dict[str, Any]:
+    """The options of acting that are not those of the training; 1 and 1.0 are the same."""
+    acts_by(method, entry.acting)
+    floats = {field.name for field in dataclasses.fields(type(method)) if isinstance(field.default, float)}  # type: ignore[arg-type]
+    said = {name: float(value) if name in floats else value for name, value in entry.acting.items()}
+    return {name: value for name, value in said.items() if value != getattr(method, name)}
 
 
 def _check_sizes(log: Path, data: Dataset, world: World) -> None:
@@ -284,7 +293,7 @@ def _entry(path: Path, label: str, table: Any) -> Entry:
     where = f"{path}: methods.{label}"
     known = {field.name for field in dataclasses.fields(Entry)} - {"label"}
     if not isinstance(table, dict) or set(table) - known:
-        raise BCRLError(f"{where} may have method, options, steps, acting, candidates and execution only")
+        raise BCRLError(f"{where} may have {', '.join(sorted(known))} only")
     said: dict[str, Any] = {"method": label} | table
     for name, kind, what in (
         ("method", str, "the name of one"),

@@ -38,19 +38,26 @@ class Pace:
 
 def run_here(works: Sequence[Work], store: Store, runs: Path, pace: Pace) -> list[str]:
     """Does all that is missing; returns one line for each work that failed. A failure stops no other work."""
-    failures = []
+    failures, diverged = [], {}
     for number, work in enumerate(works, start=1):
+        title = f"[{number}/{len(works)}] {work.name}"
         try:
-            _work(f"[{number}/{len(works)}] {work.name}", work, store, runs, pace)
+            if needs_training(work, store, runs, pace):
+                if error := diverged.get(work.job.folder):  # a column before it shares the training
+                    raise error
+                print(f"{title}: training", flush=True)
+                try:
+                    pace.train(work, runs)
+                except BCRLError as error:
+                    diverged[work.job.folder] = error
+                    raise
+            _judge_all(title, work, store, runs, pace)
         except BCRLError as error:
             failures.append(failed(work, error))
     return failures
 
 
-def _work(title: str, work: Work, store: Store, runs: Path, pace: Pace) -> None:
-    if needs_training(work, store, runs, pace):
-        print(f"{title}: training", flush=True)
-        pace.train(work, runs)
+def _judge_all(title: str, work: Work, store: Store, runs: Path, pace: Pace) -> None:
     if pace.train_only:
         return
     for seed in work.job.seeds:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -69,6 +70,8 @@ class Store:
 
     def _add_candidates(self) -> None:
         """Makes a store of version 1 one of version 2: nothing was drawn in its episodes."""
+        if not os.access(self.path, os.W_OK):
+            raise BCRLError(f"{self.path}: an older bcrl wrote it: make it writable once, to be converted")
         with self._transaction():
             if self.file.execute("PRAGMA user_version").fetchone() == (1,):  # another process may be first
                 self.file.execute("ALTER TABLE cells ADD COLUMN candidates INTEGER NOT NULL DEFAULT 0")

@@ -15,9 +15,8 @@ class Command:
     """Write trained policies that act by other options, such as another safety factor.
 
     The networks stay as they are. The options are those under "acting" in bcrl train --help; what policies
-    have is in bcrl inspect. One that says nothing to this kind of policy, such as support where actions are
-    continuous, is written down and changes nothing. A calibration was made for the old options, so it is left
-    out.
+    have is in bcrl inspect. An option without effect on a policy (support, with continuous actions) is only
+    stored. A calibration was made for the old options, so it is left out.
     """
 
     policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
@@ -36,9 +35,9 @@ class Command:
 
         files = policy_files(self.policies)
         alone = self.policies.is_file()
-        if not alone and (self.out / CONFIG).exists():
-            raise BCRLError(f"--out {self.out}: holds a run: name another folder")
         places = [self.out if alone else self.out / file.name for file in files]
+        if (places[0].parent / CONFIG).exists():
+            raise BCRLError(f"--out {self.out}: {places[0].parent} holds a run: name another folder")
         others = [] if alone else sorted(set(self.out.glob("policy*.bcrl")) - set(places))
         if others:
             raise BCRLError(f"--out {self.out}: holds {others[0].name} of another run: name another folder")

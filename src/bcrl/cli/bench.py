@@ -25,7 +25,8 @@ class Command(BenchOptions):
     tasks: tuple[str, ...] = ()
     """Tasks, built-in worlds or families (bullet, safety-gym, metadrive, point, all)."""
     plan: Path | None = None
-    """A TOML file with what the options here say, and options for each method; options here win."""
+    """A TOML file with what the options here say, which win, and a table for each column: method, options,
+    steps, acting, candidates, execution. What a column says holds for it."""
     thresholds: tuple[float, ...] = ()
     """Episode costs to keep (default: each task's own three)."""
     preset: str | None = None

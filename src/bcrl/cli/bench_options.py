@@ -68,7 +68,7 @@ class BenchOptions:
         from bcrl.bench.store import FILE, Store, only_writer
         from bcrl.cli.terminal import next_step
         from bcrl.train.jobs import FILE as JOBS
-        from bcrl.train.jobs import write_jobs
+        from bcrl.train.jobs import RUNS, untrained, write_jobs
 
         with only_writer(self.out), Store(self.out / FILE) as store:
             works = plan()
@@ -80,7 +80,8 @@ class BenchOptions:
                 return
             failures = self._do(works, store, train_only or self.train_only)
             if self.train_only:
-                print(f"{len(works) - len(failures)} of {len(works)} trainings done: {self.out / 'runs'}")
+                done = sum(not untrained(job, self.out / RUNS) for job in jobs)
+                print(f"{done} of {len(jobs)} trainings done: {self.out / RUNS}")
                 next_step("the same command without --train-only evaluates them")
             else:
                 show(store, works)

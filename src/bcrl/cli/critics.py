@@ -18,7 +18,8 @@ class Command:
     """Compare V_C and Q_C with the cost that followed in a log, and show when slack ran out there.
 
     V_C and Q_C are least costs: on a log, what followed should be more. On episodes of the fallback (bcrl
-    evaluate --thresholds 0 --record FILE) it should be the same; so should Q_F, if it was learned.
+    evaluate --thresholds 0 --record FILE) it should be the same; so should Q_F, if it was learned. (A policy
+    with fallback_mixtures first needs bcrl adjust --set fallback_mixtures=0.)
     """
 
     policy: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]

@@ -106,11 +106,9 @@ class BudgetedActor(TrackingActor):
     ) -> tuple[Float[Array, " a"], Bool[Array, ""]]:
         """Of the mean and n − 1 drawn actions the best safe one by Q_R, and whether there is one."""
         actions = drawn(mean, log_std, key, draws).at[0].set(mean)
-        cost, worth = self.compared(features, actions, budget)
-        if self.fallback_critic is not None:
-            rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
-            cost = self.safety_factor * self.cost_ahead(rows, actions)
-        safe = budgets.is_safe(cost, budget)
+        _, worth = self.compared(features, actions, budget)
+        rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
+        safe = budgets.is_safe(self.safety_factor * self.cost_ahead(rows, actions), budget)
         return actions[jnp.argmax(jnp.where(safe, worth, -jnp.inf))], jnp.any(safe)
 
 

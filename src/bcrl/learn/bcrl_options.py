@@ -66,7 +66,8 @@ class BCRLOptions(MethodOptions):
     """Share of the steps, the first ones, that train the cost critics; then they stay as they are."""
     fallback_critic: bool = False
     """Also learn Q_F, what the fallback's own actions cost. In acting it takes the place of Q_C: it decides
-    whether an action is safe, and weighs the fallback's samples. Not the paper's; for continuous actions."""
+    whether an action is safe, and weighs the fallback's samples. Its step size falls as the policies' does.
+    Not the paper's; for continuous actions."""
 
     # ---- reward critics ----------------------------------------------------------------------------
 
@@ -147,11 +148,11 @@ class BCRLOptions(MethodOptions):
     fallback_beta: float = option(5.0, least=0.0, unit="1/c_max", traced=True)
     """Inverse temperature β of those weights."""
     fallback_ramp: float = option(0.0, least=0.0, traced=True)
-    """β is whole where Q_C (Q_F where it is learned) is at least this many times δ, and less in proportion
-    where it is not: the fallback deviates little where little budget is missing. 0: always whole."""
+    """β is multiplied by min(1, safety_factor · mean Q / (ramp · δ)), with the samples' Q_C (Q_F where it is
+    learned): the fallback deviates little where little budget is missing. 0: β stays whole."""
     fallback_mixtures: int = option(0, least=0, most=10_000)
     """Mixtures of the policy's action and the fallback's that are tried, the last one the fallback's own: the
-    first with Q_C (Q_F where it is learned) of at most δ is executed. 0: the fallback's own."""
+    first with safety_factor · Q_C (Q_F where it is learned) ≤ δ is executed. 0: the fallback's own."""
     check_action: bool = True
     """The fallback also acts where Q_C of the policy's action exceeds δ; the paper does not check.
     Labels and policies that follow a gradient are always checked."""

@@ -46,7 +46,9 @@ def option_pairs(facts: Inspection) -> Pairs:
     """The options, those that differ from the defaults first."""
     if facts.tabular:
         return []
-    return [("changed", _options(facts.changed) or "none"), ("defaults", _options(facts.defaults) or "none")]
+    pairs = [("changed", _options(facts.changed) or "none"), ("defaults", _options(facts.defaults) or "none")]
+    trained = facts.provenance.get("adjusted")
+    return [*pairs, ("in training", _options(trained))] if isinstance(trained, dict) else pairs
 
 
 def log_pairs(facts: Inspection) -> Pairs:

@@ -23,13 +23,16 @@ from bcrl.data import Dataset, load_data
 from bcrl.errors import BCRLError, brief_repr, printable
 from bcrl.files import write_text
 from bcrl.learn.protocol import Method
-from bcrl.learn.registry import find_method, from_record, with_old_values
+from bcrl.learn.registry import find_method, from_record
 from bcrl.train.folder import CONFIG, read_config
 from bcrl.train.run import fit
 
 FILE = "jobs.json"
 RUNS = "runs"
 SECONDS = "seconds.json"
+ADDED = {"fallback_critic": False, "fallback_ramp": 0.0, "fallback_mixtures": 0}
+"""Options that came later, with the value that changes nothing. With it they are no part of a job's identity,
+so that what was trained and judged before them is found again. Every new option of a method belongs here."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,10 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that decides what is learned, but for the seeds.
-
-        Options with the value that a file without them means are left out, so that one more option in a later
-        bcrl makes no other jobs of these.
-        """
+        """All that decides what is learned, but for the seeds."""
         names = ("task", "method", "steps", "data_sha256", "keep_every")
-        absent = with_old_values({}, find_method(self.method).kind)
         said = {
-            name: value
-            for name, value in self.options.items()
-            if (tuple(value) if isinstance(value, list) else value) != absent.get(name)
+            name: value for name, value in self.options.items() if name not in ADDED or value != ADDED[name]
         }
         return {**{name: getattr(self, name) for name in names}, "options": said}
 
