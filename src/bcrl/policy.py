@@ -106,8 +106,14 @@ class Policy(CheckedPolicy):
         method = acts_by(self.method, options)
         blank = _BLANK.eval_shape(self.units.inside(method), self.spec)
         learned = jax.tree.unflatten(jax.tree.structure(blank), jax.tree.leaves(self.learned))
-        trained = {name: getattr(self.method, name) for name in options} | self.provenance.get("adjusted", {})
-        changed = {name: value for name, value in trained.items() if value != getattr(method, name)}
+        before = self.provenance.get("adjusted")
+        trained = {name: getattr(self.method, name) for name in options}
+        trained |= before if isinstance(before, dict) else {}
+        changed = {
+            name: value
+            for name, value in trained.items()
+            if name in method.acting and value != getattr(method, name)
+        }
         provenance = {name: value for name, value in self.provenance.items() if name != "adjusted"}
         provenance |= {"adjusted": changed} if changed else {}
         return Policy(learned, method, self.spec, provenance, self.units, self.schema, observed=self.observed)

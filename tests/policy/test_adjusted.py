@@ -80,6 +80,17 @@ def test_its_file_says_what_the_training_had(tmp_path, tiny_policy):
     assert twice.adjusted(safety_factor=1.3, fallback_draws=8).provenance == tiny_policy.provenance
 
 
+@pytest.mark.parametrize("said", [3, ["safety_factor"], {"hidden": 1, "x\x1b[2J": {}}])
+def test_nonsense_in_a_file_about_its_training_does_no_harm(said, tmp_path, tiny_policy):
+    policy = tiny_policy.adjusted()  # a copy
+    policy.provenance["adjusted"] = said
+    policy.save(tmp_path / "p.bcrl")
+    assert "\x1b" not in str(option_pairs(inspect(tmp_path / "p.bcrl", speed=False)))
+    assert bcrl.load(tmp_path / "p.bcrl").adjusted(safety_factor=2.5).provenance["adjusted"] == {
+        "safety_factor": 1.3
+    }
+
+
 def test_options_are_in_the_users_unit(tiny_policy):
     """`fallback_below` is in c_max: what acts is in the same unit whether it was trained or adjusted."""
     assert tiny_policy.adjusted(fallback_below=0.3).learned.fallback_below == pytest.approx(

@@ -48,7 +48,7 @@ def option_pairs(facts: Inspection) -> Pairs:
         return []
     pairs = [("changed", _options(facts.changed) or "none"), ("defaults", _options(facts.defaults) or "none")]
     trained = facts.provenance.get("adjusted")
-    return [*pairs, ("in training", _options(trained))] if isinstance(trained, dict) else pairs
+    return [*pairs, ("in training", printable(_options(trained)))] if isinstance(trained, dict) else pairs
 
 
 def log_pairs(facts: Inspection) -> Pairs:
