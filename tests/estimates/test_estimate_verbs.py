@@ -122,6 +122,52 @@ def test_calibrate_writes_a_policy_that_keeps_the_table(said, place):
     assert "the calibrated policy: calibrated.bcrl" in text
 
 
+def test_calibrate_takes_a_run_and_learns_one_model_for_it(place, speeding_model, monkeypatch, capsys):
+    monkeypatch.chdir(place)
+    learned = []
+
+    def fit(data, **arguments):
+        learned.append(arguments)
+        return speeding_model
+
+    monkeypatch.setattr("bcrl.estimates.fit_model", fit)
+    words = "calibrate run --data log.npz --starts 4 --thresholds 5,60 --out"
+    main([*words.split(), "calibrated"])
+    said = capsys.readouterr().out
+    assert learned == [{"seed": 0}]
+    assert [said.count(f"run/policy-{seed}.bcrl, from log.npz alone") for seed in (0, 10)] == [1, 1]
+    assert "the calibrated policies: calibrated\n" in said
+    (kept, _), *_ = bcrl.load("calibrated/policy-10.bcrl").calibration.table
+    assert f"next: act with bcrl.load('calibrated/policy-10.bcrl').start(threshold={kept:g}," in said
+    files = sorted(Path("calibrated").iterdir())
+    assert [file.name for file in files] == ["policy-0.bcrl", "policy-10.bcrl"]
+    assert all(60.0 in dict(bcrl.load(file).calibration.table) for file in files)
+    for out, why in (("calibrated", "give --overwrite"), ("run", "holds a run: name another folder")):
+        with pytest.raises(SystemExit, match="2"):
+            main([*words.split(), out])
+        assert why in capsys.readouterr().err
+
+
+def test_what_one_seed_is_refused_loses_no_other(said, place, monkeypatch, capsys):
+    import bcrl.estimates
+
+    calibrate, seen = bcrl.estimates.calibrate, []
+
+    def second_is_refused(policy, *rest, **arguments):
+        seen.append(policy)
+        if len(seen) == 2:
+            raise bcrl.BCRLError("the policy keeps no threshold for sure: why")
+        return calibrate(policy, *rest, **arguments)
+
+    monkeypatch.setattr("bcrl.estimates.calibrate", second_is_refused)
+    with pytest.raises(SystemExit, match="2"):
+        said("calibrate run --thresholds 60 --out partly")
+    told = capsys.readouterr()
+    assert "the calibrated policies: partly" in told.out
+    assert "run/policy-10.bcrl: the policy keeps no threshold for sure: why" in told.err
+    assert [file.name for file in (place / "partly").iterdir()] == ["policy-0.bcrl"]
+
+
 def test_another_log_is_one_warning_and_other_columns_are_refused_unlearned(
     place, speeding_log, monkeypatch, capsys
 ):

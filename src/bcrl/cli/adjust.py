@@ -29,27 +29,19 @@ class Command:
     """Replace files that exist."""
 
     def run(self) -> None:
-        from bcrl.cli.out import check_file
+        from bcrl.cli.out import policy_places
         from bcrl.policy import load_learned
-        from bcrl.train.folder import CONFIG, policy_files
+        from bcrl.train.folder import policy_files
 
         files = policy_files(self.policies)
-        alone = self.policies.is_file()
-        places = [self.out if alone else self.out / file.name for file in files]
-        if (places[0].parent / CONFIG).exists():
-            raise BCRLError(f"--out {self.out}: {places[0].parent} holds a run: name another folder")
-        others = [] if alone else sorted(set(self.out.glob("policy*.bcrl")) - set(places))
-        if others:
-            raise BCRLError(f"--out {self.out}: holds {others[0].name} of another run: name another folder")
         policies = [load_learned(file) for file in files]
         adjusted = [policy.adjusted(**self.options(type(policy.method))) for policy in policies]
-        for place in places:
-            check_file(place, (".bcrl",), self.overwrite)
+        places = policy_places(self.policies, files, self.out, self.overwrite)
         for policy, place in zip(adjusted, places, strict=True):
             policy.save(place)
         if any(policy.calibration for policy in policies):
             print("the calibration is left out: it was made for the old options")
-        print(f"the adjusted {'policy' if alone else 'policies'}: {self.out}")
+        print(f"the adjusted {'policy' if self.policies.is_file() else 'policies'}: {self.out}")
         next_step("bcrl", "estimate", self.out, "--data", "LOG")
 
     def options(self, kind: Any) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from bcrl.cli.model_options import OVER, ModelOptions
 from bcrl.cli.terminal import next_step, print_columns, print_reasons, share, span
+from bcrl.errors import BCRLError
+
+if TYPE_CHECKING:
+    from bcrl.estimates.calibrating import Choice
 
 
 @dataclass(kw_only=True)
@@ -18,51 +22,72 @@ class Command(ModelOptions):
     with bcrl evaluate --calibrated, or policy.start(threshold=20, calibrated=True).
     """
 
-    policy: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY")]
-    """A policy file."""
+    policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
+    """A policy file, or the folder of a run (every seed in it, by one model)."""
     thresholds: tuple[float, ...]
     """Episode costs to keep, such as 10,20,40."""
     out: Path
-    """The policy file to write, such as calibrated.bcrl."""
+    """The policy file to write, such as calibrated.bcrl; for a run, the folder."""
     overwrite: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Replace the file if it exists."""
+    """Replace files that exist."""
 
     def run(self) -> None:
-        from bcrl.cli.out import check_file
-        from bcrl.estimates import calibrate
+        from bcrl.cli.out import policy_places
+        from bcrl.estimates import calibrate, fit_model
         from bcrl.policy import load_learned
+        from bcrl.train.folder import policy_files
 
-        check_file(self.out, (".bcrl",), self.overwrite)
-        policy = load_learned(self.policy)
+        files = policy_files(self.policies)
+        places = policy_places(self.policies, files, self.out, self.overwrite)
+        policies = [load_learned(file) for file in files]
         data = self.read_log()
-        found = calibrate(policy, data, self.thresholds, **self.arguments([policy], data))
-        rows, reasons = [], []
-        for choice in found.choices:
-            cell, wanted = choice.cell, f"{choice.wanted:g}"
-            if cell is None:
-                rows.append([wanted, "refused", "", "", "", ""])
-                reasons.append((wanted, choice.refusal))
+        arguments = self.arguments(policies, data)
+        if len(files) > 1 and arguments["model"] is None:
+            arguments["model"] = fit_model(data, seed=self.seed)
+        made, refused = {}, {}
+        for file, policy, place in zip(files, policies, places, strict=True):
+            try:
+                found = calibrate(policy, data, self.thresholds, **arguments)
+            except BCRLError as error:  # what one seed is refused loses no other
+                refused.setdefault(str(error), []).append(str(file))
                 continue
-            reasons += [(wanted, why) for why in cell.verdict.reasons]
-            rows.append(
-                [
-                    wanted,
-                    f"{cell.threshold:.4g}",
-                    f"{cell.cost.mean:.4g} ({span(cell.cost.low, cell.cost.high)})",
-                    share(cell.over_share(choice.wanted)),
-                    f"{cell.earned.mean:.4g} ({span(cell.earned.low, cell.earned.high)})",
-                    str(cell.verdict.light),
-                ]
+            print(f"{file}, from {self.data} alone")
+            _print_choices(found.choices)
+            found.policy.save(place)
+            made[place] = found.choices
+        if made:
+            place, choices = made.popitem()
+            kept = next(choice.wanted for choice in choices if choice.cell is not None)
+            self.print_episodes(data)
+            print(f"the calibrated {'policy' if self.policies.is_file() else 'policies'}: {self.out}")
+            next_step(
+                f"act with bcrl.load({str(place)!r}).start(threshold={kept:g}, calibrated=True), "
+                "monitor some episodes and give their costs to bcrl certify"
             )
-        print(f"{self.policy}, from {self.data} alone")
-        print_columns(["wanted", "told", "cost", "over", "return", "light"], rows)
-        print(OVER.replace("the threshold", "the wanted threshold"))
-        print_reasons(reasons)
-        self.print_episodes(data)
-        found.policy.save(self.out)
-        print(f"the calibrated policy: {self.out}")
-        kept = next(wanted for wanted, _ in found.policy.calibration.table)  # type: ignore[union-attr]
-        next_step(
-            f"act with bcrl.load({str(self.out)!r}).start(threshold={kept:g}, calibrated=True), "
-            "monitor some episodes and give their costs to bcrl certify"
+        if refused:
+            named = (f"{', '.join(at)}: {error}" for error, at in refused.items())
+            raise BCRLError("; ".join(refused if len(files) == 1 else named))
+
+
+def _print_choices(choices: "tuple[Choice, ...]") -> None:
+    rows, reasons = [], []
+    for choice in choices:
+        cell, wanted = choice.cell, f"{choice.wanted:g}"
+        if cell is None:
+            rows.append([wanted, "refused", "", "", "", ""])
+            reasons.append((wanted, choice.refusal))
+            continue
+        reasons += [(wanted, why) for why in cell.verdict.reasons]
+        rows.append(
+            [
+                wanted,
+                f"{cell.threshold:.4g}",
+                f"{cell.cost.mean:.4g} ({span(cell.cost.low, cell.cost.high)})",
+                share(cell.over_share(choice.wanted)),
+                f"{cell.earned.mean:.4g} ({span(cell.earned.low, cell.earned.high)})",
+                str(cell.verdict.light),
+            ]
         )
+    print_columns(["wanted", "told", "cost", "over", "return", "light"], rows)
+    print(OVER.replace("the threshold", "the wanted threshold"))
+    print_reasons(reasons)

@@ -1,7 +1,7 @@
 """What the verbs that write a file check before they begin."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from bcrl.data import FORMATS, is_minari, place_of
@@ -34,6 +34,25 @@ def check_writable(out: Path, option: str = "--out") -> None:
             f"{option} {out}: the folder {out.parent} cannot be written ({error.strerror or error}); "
             "choose another place"
         ) from None
+
+
+def policy_places(given: Path, files: Sequence[Path], out: Path, overwrite: bool) -> list[Path]:
+    """Where another form of these policy files is to be written: `out`, or for a run a folder of that name.
+
+    All policy*.bcrl of a folder are taken for one run, so none is written beside those of another.
+    """
+    from bcrl.train.folder import CONFIG
+
+    alone = given.is_file()
+    places = [out] if alone else [out / file.name for file in files]
+    if places[0].match("policy*.bcrl") and (places[0].parent / CONFIG).exists():
+        raise BCRLError(f"--out {out}: {places[0].parent} holds a run: name another folder")
+    others = [] if alone else sorted(set(out.glob("policy*.bcrl")) - set(places))
+    if others:
+        raise BCRLError(f"--out {out}: holds {others[0].name} of another run: name another folder")
+    for place in places:
+        check_file(place, (".bcrl",), overwrite)
+    return places
 
 
 def check_log(out: Path, overwrite: bool) -> None:
