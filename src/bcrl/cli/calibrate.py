@@ -22,7 +22,7 @@ class Command(ModelOptions):
     with bcrl evaluate --calibrated, or policy.start(threshold=20, calibrated=True).
     """
 
-    policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
+    policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY")]
     """A policy file, or the folder of a run (every seed in it, by one model)."""
     thresholds: tuple[float, ...]
     """Episode costs to keep, such as 10,20,40."""
