@@ -48,7 +48,7 @@ class Command(ModelOptions):
         for file, policy, place in zip(files, policies, places, strict=True):
             try:
                 found = calibrate(policy, data, self.thresholds, **arguments)
-            except BCRLError as error:  # what one seed is refused loses no other
+            except BCRLError as error:  # the refusal of one seed stops no other
                 refused.setdefault(str(error), []).append(str(file))
                 continue
             print(f"{file}, from {self.data} alone")

@@ -40,8 +40,7 @@ class BudgetedActor(TrackingActor):
             action, some_safe = self.best_candidate(features, mean, log_std, budget, key, draws)
             allowed &= some_safe
         elif draws or self.guarded:  # one candidate is the mean: nothing to draw or to compare
-            cost = self.safety_factor * self.cost_ahead(features[None], mean[None])
-            allowed &= budgets.is_safe(cost, budget)[0]
+            allowed &= self.safe(features, mean[None], budget)[0]
         careful = self.careful(memory, features, budget)
         action = jnp.where(allowed, action, self.first_safe(features, action, careful, budget))
         return jnp.clip(action, -1.0, 1.0), allowed
@@ -77,9 +76,14 @@ class BudgetedActor(TrackingActor):
             return careful
         share = jnp.arange(1, self.fallback_mixtures + 1)[:, None] / self.fallback_mixtures
         actions = (1.0 - share) * action + share * careful
+        return actions[jnp.argmax(self.safe(features, actions, budget).at[-1].set(True))]
+
+    def safe(
+        self, features: Float[Array, " f"], actions: Float[Array, "n a"], budget: Float[Array, " k"]
+    ) -> Bool[Array, " n"]:
+        """Which of n actions in one state have φ Q ≤ δ; φ is the safety factor, Q as in `cost_ahead`."""
         rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
-        safe = budgets.is_safe(self.safety_factor * self.cost_ahead(rows, actions), budget)
-        return actions[jnp.argmax(safe.at[-1].set(True))]
+        return budgets.is_safe(self.safety_factor * self.cost_ahead(rows, actions), budget)
 
     def cost_ahead(self, features: Float[Array, "n f"], action: Float[Array, "n a"]) -> Float[Array, "n k"]:
         """Q_F, if it was learned, else Q_C: what decides whether an action is safe."""
@@ -107,8 +111,7 @@ class BudgetedActor(TrackingActor):
         """Of the mean and n − 1 drawn actions the best safe one by Q_R, and whether there is one."""
         actions = drawn(mean, log_std, key, draws).at[0].set(mean)
         _, worth = self.compared(features, actions, budget)
-        rows = jnp.broadcast_to(features, (len(actions), features.shape[-1]))
-        safe = budgets.is_safe(self.safety_factor * self.cost_ahead(rows, actions), budget)
+        safe = self.safe(features, actions, budget)
         return actions[jnp.argmax(jnp.where(safe, worth, -jnp.inf))], jnp.any(safe)
 
 
