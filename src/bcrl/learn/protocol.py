@@ -76,8 +76,12 @@ class Normaliser(eqx.Module):
 
     @classmethod
     def of(cls, observations: np.ndarray) -> "Normaliser":
+        """A column that is constant in the log is divided by its size: a policy met by another value sees how
+        far off it is, not that distance times 10⁵."""
         mean, std = moments(observations)
-        return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(std + 1e-5, jnp.float32))
+        size = np.where(mean == 0.0, 1.0, np.abs(mean))
+        scale = np.where(std <= 1e-6 * np.abs(mean), size, std + 1e-5)
+        return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(scale, jnp.float32))
 
     @classmethod
     def identity(cls, size: int) -> "Normaliser":
