@@ -147,6 +147,8 @@ def test_an_action_is_safe_when_each_cost_is(cost_critic, budget, safe):
 def test_slack_limit():
     np.testing.assert_allclose(budgets.slack_limit(np.array([1.0, 2.0]), 0.99, 300), [100, 200], rtol=1e-5)
     np.testing.assert_allclose(budgets.slack_limit(np.array([1.0, 2.0]), 1.0, 300), [300, 600])
+    # A cost that never occurs leaves room, so that it forbids nothing.
+    np.testing.assert_allclose(budgets.slack_limit(np.array([2.0, 0.0]), 0.99, 300), [200, 100], rtol=1e-5)
 
 
 @relaxed

@@ -86,9 +86,12 @@ def is_safe(cost_critic: Costs, budget: Costs) -> Bool[Array, "..."]:
 
 
 def slack_limit(max_cost: Costs, gamma_cost: float, horizon: int) -> Array:
-    """δ_max = c_max / (1 − γ_C), or c_max · H when nothing is discounted: no budget above it binds."""
+    """δ_max = c_max / (1 − γ_C), or c_max · H when nothing is discounted: no budget above it binds.
+
+    A cost that never occurs counts as one of 1 a step: it forbids nothing.
+    """
     span = horizon if gamma_cost == 1.0 else 1.0 / (1.0 - gamma_cost)
-    return jnp.asarray(max_cost) * span
+    return jnp.where(jnp.asarray(max_cost) > 0, max_cost, 1.0) * span
 
 
 def draw_slack(

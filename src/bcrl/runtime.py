@@ -294,8 +294,12 @@ class CheckedEpisode:
                 f"observation has shape {observed.shape}, but this episode expects {wanted}"
                 f"{names and ': '}{brief(names, 400)}"
             )
-        if not np.isfinite(observed).all():
-            raise BCRLError("observation holds NaN or infinity: mend the reading before acting on it")
+        if not (finite := np.isfinite(observed)).all():
+            where = tuple(np.argwhere(~finite)[0])
+            raise BCRLError(
+                f"observation: {self._column(int(where[-1]))} is {observed[where]:g}: mend the reading, "
+                "or give the last good one, before acting on it"
+            )
         if self._range is not None:
             self._look_beyond(observed, self._range)
         action, insight = self._act(observed)
@@ -393,16 +397,19 @@ class CheckedEpisode:
             where = tuple(np.argwhere(odd)[0])
             i = int(where[-1])
             known = self.policy.meaning()
-            name = known.get("observation_names", {i: ""})[i]
-            unit = known.get("units", {}).get(name, "")
-            what = f"number {i}" + (f" ({brief(name, 80)})" if name else "")
+            unit = known.get("units", {}).get(known.get("observation_names", {i: ""})[i], "")
             value = f"{observed[where]:g}" + (f" {brief(unit, 40)}" if unit else "")
             warnings.warn(
-                f"{self.outside:.1%} of the observations so far lie outside the log's range: {what} is "
-                f"{value}, the log's {log.low[i]:g} to {log.high[i]:g} (more: episode.outside; "
-                "out_of_range='fallback' leaves these steps to the fallback)",
+                f"{self.outside:.1%} of the observations so far lie outside the log's range: "
+                f"{self._column(i)} is {value}, the log's {log.low[i]:g} to {log.high[i]:g} "
+                "(more: episode.outside; out_of_range='fallback' leaves these steps to the fallback)",
                 stacklevel=3,
             )
+
+    def _column(self, i: int) -> str:
+        """A column of observations, by its number and its name if it has one."""
+        name = self.policy.meaning().get("observation_names", {i: ""})[i]
+        return f"number {i}" + (f" ({brief(name, 80)})" if name else "")
 
     def _ready(self) -> None:
         """What a subclass checks before each call."""

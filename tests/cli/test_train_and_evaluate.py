@@ -81,3 +81,9 @@ def test_the_program_itself(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "bcrl: none.bcrl: no such file or folder\n"
+
+
+def test_resume_where_no_run_is_says_so(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--resume", "--out", str(tmp_path / "none")])
+    assert "none: holds no run to go on with (config.json is missing): give --data" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from bcrl.assess.rollout import roll_out
 from bcrl.data import Dataset
 from bcrl.errors import BCRLError
 from bcrl.estimates import Light
+from bcrl.estimates.ensemble import Scales
 from bcrl.estimates.interval import interval, spread
 from bcrl.estimates.log import cost_scale
 from bcrl.estimates.model_world import simulate
@@ -157,6 +158,24 @@ def test_other_logs_are_refused(speeding_log, speeding_model, tiny_log):
     two = Dataset.from_arrays(two | {"costs": np.stack([two["costs"]] * 2, 1)}, "two costs")
     with pytest.raises(BCRLError, match="has 2 kinds of cost"):
         bcrl.fit_model(two)
+
+
+def test_the_range_of_the_log_holds_the_states_that_end_its_episodes():
+    """A line that is walked to its end: 10 is no row's observation."""
+    place = np.tile(np.arange(10.0, dtype=np.float32), 6)[:, None]
+    log = Dataset.from_arrays(
+        {
+            "observations": place,
+            "actions": np.ones_like(place),
+            "rewards": place[:, 0],
+            "costs": (place[:, 0] == 5).astype(np.float32),
+            "next_observations": place + 1,
+            "terminals": place[:, 0] == 9,
+            "timeouts": np.zeros(60, bool),
+        },
+        "a line",
+    )
+    np.testing.assert_array_equal(Scales.of(log).observation[2:, 0], [0.0, 10.0])
 
 
 def test_files_of_estimates_and_models_are_read_as_written(speeding_log, speeding_model, tmp_path):

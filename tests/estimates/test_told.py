@@ -1,9 +1,11 @@
 """Which threshold is told: the plain one unless another earns more, and no bound far below counts."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 
-from bcrl.estimates.calibrating import best_told
+from bcrl.estimates.calibrating import POINTS, best_told, calibration_episodes, choose_told
 from bcrl.estimates.estimating import Cell
 from bcrl.estimates.interval import Interval
 from bcrl.estimates.light import Light, Verdict
@@ -27,6 +29,30 @@ def told(cells: list[Cell], wanted: float) -> float | None:
 def test_the_wanted_threshold_is_told_unless_another_earns_more_than_by_chance(more, expected):
     cells = [cell(8.0, 7.0, 100.0 + more, noise=1.0), cell(10.0, 9.0)]
     assert told(cells, 10.0) == expected
+
+
+@pytest.mark.parametrize("count", [1, 12, 30])
+def test_every_wanted_threshold_is_tried_itself_and_points_around_the_best(count):
+    """However many there are."""
+    tried: list[float] = []
+
+    class Counting:
+        largest = 1_000.0
+
+        def cells(self, policy, thresholds, tick):
+            tried.extend(map(float, thresholds))
+            return [cell(told, told) for told in thresholds]
+
+        def episodes(self, thresholds):
+            return thresholds
+
+    wanted = [float(threshold) for threshold in range(1, count + 1)]
+    laboratory: Any = Counting()
+    choices = choose_told(laboratory, cast(Any, None), wanted, cast(Any, None))
+    assert [choice.told for choice in choices] == wanted
+    assert set(wanted) < set(tried)
+    assert len(set(tried) - set(wanted)) > POINTS - 2
+    assert len(tried) == calibration_episodes(laboratory, wanted)
 
 
 def test_where_the_wanted_threshold_is_not_kept_the_nearest_is_told():

@@ -194,8 +194,10 @@ def test_cost_weights_must_be_as_many_as_costs(tiny_log, tiny_method):
 
 def test_a_log_without_cost_is_refused(tiny_log, tiny_method):
     free = dataclasses.replace(tiny_log, costs=tiny_log.costs * 0)
-    with pytest.raises(BCRLError, match="every cost is 0"):
-        fit(free, tiny_method, steps=1)
+    declared = dataclasses.replace(free, schema=dataclasses.replace(free.schema, max_cost=(1.0,)))
+    for log in (free, declared):
+        with pytest.raises(BCRLError, match="every cost is 0"):
+            fit(log, tiny_method, steps=1)
 
 
 def test_unknown_seed(tiny_run):

@@ -366,6 +366,8 @@ def test_errors_and_warnings_name_the_observations(tmp_path):
             BCRLError, match=r"shape \(4,\), but this episode expects \(5,\): temp, b, c, d, e$"
         ):
             episode.act(np.zeros(4))
+        with pytest.raises(BCRLError, match=r"^observation: number 3 \(d\) is nan: mend the reading"):
+            episode.act(np.array([0.0, 0, 0, np.nan, np.inf]))
         with pytest.warns(UserWarning, match=r"number 0 \(temp\) is 7 °C, the log's -2 to 2"):
             episode.act(np.array([7.0, 0, 0, 0, 0]))
 

@@ -16,7 +16,8 @@ class Command:
     policies: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="POLICY_OR_RUN")]
     """A policy file, or the folder of a run (every seed in it is evaluated)."""
     world: str
-    """A built-in world (point-circle, point-run, point-goal), a DSRL task (see bcrl worlds), or gym:ID."""
+    """A built-in world (point-circle, point-run, point-goal), a DSRL task (see bcrl worlds), or gym:ID.
+    Without a simulator: bcrl estimate judges by the log."""
     thresholds: tuple[float, ...] | None = None
     """Episode costs to keep, such as 10,20,40 (default: what a policy was trained for, if it was
     for one; else the world's own)."""

@@ -74,7 +74,7 @@ def calibrate(
     laboratory = Laboratory(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
-    with progress("calibrating", calibration_episodes(laboratory), "episodes") as tick:
+    with progress("calibrating", calibration_episodes(laboratory, wanted), "episodes") as tick:
         choices = choose_told(laboratory, policy, wanted, tick)
     table = tuple((choice.wanted, choice.told) for choice in choices if choice.told is not None)
     if not table:
@@ -94,13 +94,19 @@ def refusals(choices: Iterable[Choice]) -> str:
     return f"{'; '.join(said)}: see docs/estimate.md#when-nothing-can-be-trusted"
 
 
-def calibration_episodes(laboratory: Laboratory) -> int:
+def calibration_episodes(laboratory: Laboratory, wanted: Sequence[float]) -> int:
     """How many episodes `choose_told` simulates."""
-    return 2 * laboratory.episodes(POINTS)
+    return laboratory.episodes(POINTS) + laboratory.episodes(_second_look(wanted))
+
+
+def _second_look(wanted: Sequence[float]) -> int:
+    """How many told thresholds are tried after the first grid: one more at least for each that is wanted."""
+    return max(POINTS, 2 * len(set(wanted)))
 
 
 def choose_told(laboratory: Laboratory, policy: Policy, wanted: Sequence[float], tick: Tick) -> list[Choice]:
-    """What to tell the policy for each wanted threshold: 25 told ones, then 25 between the best of them."""
+    """What to tell the policy for each wanted threshold: 25 told ones, then as many or more: the
+    wanted ones and some around the best."""
     top = min(3 * max(wanted), laboratory.largest) or laboratory.largest
     # Dense at the low end, where small differences count.
     coarse = top * np.linspace(0.0, 1.0, POINTS) ** 2
@@ -112,14 +118,14 @@ def choose_told(laboratory: Laboratory, policy: Policy, wanted: Sequence[float],
 
 
 def _between(grid: np.ndarray, best: Sequence[float | None], wanted: Sequence[float]) -> np.ndarray:
-    """As many points as the grid has: the wanted thresholds, and those around the best for each."""
-    points = list(dict.fromkeys(wanted))[:POINTS]
+    """The wanted thresholds, and points around the best for each."""
+    points = list(dict.fromkeys(wanted))
     gaps = []
     for told in best:
         at = 0 if told is None else int(np.searchsorted(grid, told))
         gaps += [(grid[max(at - 1, 0)], grid[at]), (grid[at], grid[min(at + 1, len(grid) - 1)])]
     gaps = [gap for gap in dict.fromkeys(gaps) if gap[0] < gap[1]]
-    shares = np.array_split(np.zeros(POINTS - len(points)), len(gaps))
+    shares = np.array_split(np.zeros(_second_look(wanted) - len(points)), len(gaps))
     for (low, high), share in zip(gaps, shares, strict=True):
         points += np.linspace(low, high, len(share) + 2)[1:-1].tolist()
     return np.array(points)

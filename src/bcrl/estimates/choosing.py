@@ -67,7 +67,7 @@ def choose(
         data, model, horizon=horizon, execution=execution, candidates=candidates, starts=starts, seed=seed
     )
     found = []
-    with progress("choosing", calibration_episodes(laboratory) * len(policies), "episodes") as tick:
+    with progress("choosing", calibration_episodes(laboratory, wanted) * len(policies), "episodes") as tick:
         for name, policy in policies.items():
             choices = tuple(choose_told(laboratory, policy, wanted, tick))
             kept = [choice.cell.earned.low for choice in choices if choice.cell is not None]

@@ -54,8 +54,10 @@ class Scales(eqx.Module):
     def of(cls, data: Dataset) -> "Scales":
         paid = data.costs_2d[data.costs_2d[:, 0] > 0]
         change = data.next_observations - data.observations
+        seen = _scale(data.observations)
+        last = _scale(data.next_observations)  # an episode's last state is no row's observation
         return cls(
-            _scale(data.observations),
+            seen.at[2].set(jnp.minimum(seen[2], last[2])).at[3].set(jnp.maximum(seen[3], last[3])),
             _scale(data.actions),
             _scale(change),
             _scale(data.rewards[:, None]),

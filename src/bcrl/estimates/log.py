@@ -27,7 +27,7 @@ def check_log(data: Dataset) -> None:
         raise BCRLError(
             f"{name}: has {data.episode_count} episodes, an estimate needs at least {FEWEST_EPISODES}"
         )
-    if not float(data.max_cost[0]) > 0:
+    if not data.costs_2d.any():
         raise BCRLError(f"{name}: every cost is 0, so nothing can be learned about cost; check costs")
 
 

@@ -23,7 +23,8 @@ from bcrl.learn.train_state import Networks
 
 @dataclass(frozen=True, repr=False)
 class BCRLTD3(BCRL):
-    """Options of BCRL with TD3+BC. `extraction` and those of V_R and of weights are not used."""
+    """Options of BCRL with TD3+BC. `extraction` and those of V_R are not used, those of weights by the
+    fallback alone."""
 
     name: ClassVar[str] = "bcrl-td3bc"
     networks_of: ClassVar[dict[Part, tuple[str, ...]]] = {**BCRL.networks_of, "reward": ("critic",)}

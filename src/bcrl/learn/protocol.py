@@ -76,11 +76,11 @@ class Normaliser(eqx.Module):
 
     @classmethod
     def of(cls, observations: np.ndarray) -> "Normaliser":
-        """A column that is constant in the log is divided by its size: a policy met by another value sees how
-        far off it is, not that distance times 10⁵."""
+        """A column that is constant in the log, but for float32's last digit, is divided by its size: another
+        value at run time shows how far off it is."""
         mean, std = moments(observations)
         size = np.where(mean == 0.0, 1.0, np.abs(mean))
-        scale = np.where(std <= 1e-6 * np.abs(mean), size, std + 1e-5)
+        scale = np.where(std > 1e-7 * np.abs(mean), std, size)
         return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(scale, jnp.float32))
 
     @classmethod

@@ -81,8 +81,13 @@ class Units:
                     )
                 each = value * len(units) if len(value) == 1 else value
                 changes[field.name] = tuple(_divided(each, units))
+            elif len(set(units)) == 1:
+                changes[field.name] = value / units[0]
             else:
-                (changes[field.name],) = _divided((value,), units)
+                raise BCRLError(
+                    f"{field.name} is one number, but the log's costs are learned in units of "
+                    f"{', '.join(f'{unit:g}' for unit in self.cost)}: give cost_unit, the same for all"
+                )
         return dataclasses.replace(method, **changes)  # type: ignore[type-var]
 
     def log_inside(self, data: Dataset) -> Dataset:

@@ -55,7 +55,7 @@ def check_arguments(
         raise BCRLError("resume goes on with a run and overwrite replaces it: give one of them")
     if tensorboard:
         summary_writer()  # a missing package is reported before anything is written
-    if not float(data.max_cost.max()) > 0:
+    if not data.costs_2d.any():
         raise BCRLError(
             f"{data.source}: every cost is 0, so there is nothing to bound; check the field costs"
         )

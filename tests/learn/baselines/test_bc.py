@@ -11,11 +11,13 @@ from forward import forward
 from lane import lane_log
 from made_up import six_transitions
 
+from bcrl.errors import BCRLError
 from bcrl.learn.baselines.bc import BCAll, BCSafe
 from bcrl.learn.bcrl import BCRL
 from bcrl.learn.protocol import Normaliser, Spec
 from bcrl.learn.registry import make_method
 from bcrl.learn.train_state import TrainState
+from bcrl.learn.units import Units
 from bcrl.train.run import fit
 
 SPEC = Spec(2, 2, 1, 20, (1.0,), 10)
@@ -86,6 +88,17 @@ def test_it_does_as_the_drivers_did(method, expected):
     ).policy()
     action = policy.start(threshold=5, batch=20).act(log.observations[::100])
     np.testing.assert_allclose(action, expected, atol=0.12)
+
+
+def test_bc_safe_keeps_the_episodes_within_the_threshold_in_every_cost(tiny_log):
+    log = dataclasses.replace(tiny_log, costs=np.stack([tiny_log.costs, 2 * tiny_log.costs], 1))
+    method = BCSafe(hidden=(8,), batch_size=8, threshold=20.0)
+    alone = dataclasses.replace(method, threshold=10.0).chosen(tiny_log)
+    assert 0 < alone.episode_count < tiny_log.episode_count
+    np.testing.assert_array_equal(method.chosen(log).observations, alone.observations)
+    assert fit(log, method, steps=1).policy().method == method
+    with pytest.raises(BCRLError, match=r"threshold is one number, .* in units of 1, 2: give cost_unit"):
+        Units((1.0, 2.0), 1.0).inside(method)
 
 
 @pytest.mark.parametrize("family", ["bullet", "safety-gym", "metadrive"])
