@@ -166,7 +166,9 @@ def test_each_named_observation_has_a_row_and_far_values_are_told(arrays, tmp_pa
     assert ["pump", *(f"{f(wide[:, 1]):.3g}" for f in (np.min, np.median, np.max)), "l/min"] in lines
     assert "and 2 more observations" in said
     assert max(map(len, said.splitlines()[1:-1])) <= 80
-    far = [doubt for doubt in summarise(Dataset(**arrays, schema=schema))["doubts"] if "stand for" in doubt]
+    far = [
+        doubt for doubt in summarise(Dataset(**arrays, schema=schema))["doubts"] if "mean no value" in doubt
+    ]
     assert [doubt.split(", the others")[0] for doubt in far] == [
         f"observation {'a' * 60} is -99 in 3 rows",
         "observation pump is 850 in 3 rows",

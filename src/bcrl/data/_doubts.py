@@ -72,7 +72,7 @@ def _far_values(names: Sequence[str], values: Floats, low: Floats, high: Floats)
             # A column of two values, such as 0 and 1, has no range beside its end.
             if count >= REPEATED and 0 < abs(float(other) - near) < abs(near - float(end)):
                 said = f"in {count:,} rows, the others are {min(near, other):g} to {max(near, other):g}"
-                yield f"{name} is {end:g} {said}: does it stand for a missing value (missing_words)?"
+                yield f"{name} is {end:g} {said}: does it mean no value (missing_words of the map)?"
 
 
 def _cost_doubts(name: str, costs: Floats) -> Iterator[str]:

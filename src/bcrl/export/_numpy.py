@@ -24,7 +24,7 @@ print(policy)
 # threshold: what the whole episode may cost
 episode = policy.start({start})
 for step in range({steps}):  # of {horizon}
-    observation = np.array({observation}, np.float32)  # read your sensors here
+    observation = np.array({observation}, np.float32)  # made up: read your sensors here
     action = episode.act(observation)
     episode.observe(cost={cost})  # what the step cost
 print("last action", action, "slack", episode.slack, "by the fallback:", bool(episode.fallback))
@@ -37,7 +37,8 @@ A policy of bcrl ({method}) and what executes it. It needs Python 3.11 or later 
 
 - `{policy}`: the policy.
 - `bcrl_runtime.py`: `load`, `start`, `act`, `observe`, as in bcrl.
-- `example.py`: the first steps of an episode.
+- `example.py`: the first steps of an episode, at the middle of the log's ranges. That may be no state your
+  process can be in, and then the fallback may act: put your readings there.
 
 Horizon of the log: {horizon} steps. {start}
 
