@@ -90,4 +90,7 @@ def _print_choices(choices: "tuple[Choice, ...]") -> None:
         )
     print_columns(["wanted", "told", "cost", "over", "return", "light"], rows)
     print(OVER.replace("the threshold", "the wanted threshold"))
+    if any(choice.cell is not None and choice.cell.cost.high > choice.wanted for choice in choices):
+        print("An interval may reach above what is wanted: a narrower bound of the mean")
+        print("decides (docs/estimate.md#calibrated-thresholds).")
     print_reasons(reasons)
