@@ -48,6 +48,7 @@ def test_the_account_fits_80_columns_and_says_what_is_next(folder, capsys):
         "1   episodes with missing values left out",
         "4   last rows used only as the next state",
         "20   transitions in 4 episodes of at most 5 steps",
+        "20.0% of the episodes are left out for missing observations; --missing forward",
         "All ends of episodes are taken as time limits",
         "4 episodes, 20 transitions: log.npz",
         "next: bcrl data info log.npz",

@@ -275,6 +275,9 @@ def _steps(rows: Ints, last: Bools, marks: NDArray[np.uint8], mapping: TableMap,
     if not keep.any():
         said = ", ".join(f"{count:,} {what}" for count, what in account.repairs)
         raise fault(account.source, f"no episode is left ({said}); see --missing and --last-row")
+    if (unseen := np.logical_or.reduceat(bad & no_state, starts)).any():
+        said = f"{unseen.mean():.1%} of the episodes are left out for missing observations"
+        account.notes.append(f"{said}; --missing forward takes the value before instead.")
     account.repaired((closing & ~state_only & keep).sum(), "last rows used only as the next state")
     account.repaired((closing & state_only & keep).sum(), "last rows without an action: the state at the end")
 
