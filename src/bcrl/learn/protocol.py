@@ -77,10 +77,10 @@ class Normaliser(eqx.Module):
     @classmethod
     def of(cls, observations: np.ndarray) -> "Normaliser":
         """A column that is constant in the log, but for float32's last digit, is divided by its size: another
-        value at run time shows how far off it is."""
+        value at run time shows how far off it is. One that varies by far less than 10⁻⁵ is rounding noise."""
         mean, std = moments(observations)
-        size = np.where(mean == 0.0, 1.0, np.abs(mean))
-        scale = np.where(std > 1e-7 * np.abs(mean), std, size)
+        size = np.where(np.abs(mean) > 1e-5, np.abs(mean), 1.0)
+        scale = np.where(std <= 1e-7 * np.abs(mean), size, std + 1e-5)
         return cls(jnp.asarray(mean, jnp.float32), jnp.asarray(scale, jnp.float32))
 
     @classmethod
