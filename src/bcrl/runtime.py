@@ -297,7 +297,7 @@ class CheckedEpisode:
         if not (finite := np.isfinite(observed)).all():
             where = tuple(np.argwhere(~finite)[0])
             raise BCRLError(
-                f"observation: {self._column(int(where[-1]))} is {observed[where]:g}: mend the reading, "
+                f"observation: {self._column(int(where[-1]))[0]} is {observed[where]:g}: mend the reading, "
                 "or give the last good one, before acting on it"
             )
         if self._range is not None:
@@ -396,20 +396,21 @@ class CheckedEpisode:
             self._warns = False  # once is enough; `outside` tells how it goes on
             where = tuple(np.argwhere(odd)[0])
             i = int(where[-1])
-            known = self.policy.meaning()
-            unit = known.get("units", {}).get(known.get("observation_names", {i: ""})[i], "")
+            what, unit = self._column(i)
             value = f"{observed[where]:g}" + (f" {brief(unit, 40)}" if unit else "")
             warnings.warn(
                 f"{self.outside:.1%} of the observations so far lie outside the log's range: "
-                f"{self._column(i)} is {value}, the log's {log.low[i]:g} to {log.high[i]:g} "
+                f"{what} is {value}, the log's {log.low[i]:g} to {log.high[i]:g} "
                 "(more: episode.outside; out_of_range='fallback' leaves these steps to the fallback)",
                 stacklevel=3,
             )
 
-    def _column(self, i: int) -> str:
-        """A column of observations, by its number and its name if it has one."""
-        name = self.policy.meaning().get("observation_names", {i: ""})[i]
-        return f"number {i}" + (f" ({brief(name, 80)})" if name else "")
+    def _column(self, i: int) -> tuple[str, str]:
+        """A column of observations, by its number and its name if it has one; and its unit."""
+        known = self.policy.meaning()
+        name = known.get("observation_names", {i: ""})[i]
+        what = f"number {i}" + (f" ({brief(name, 80)})" if name else "")
+        return what, known.get("units", {}).get(name, "")
 
     def _ready(self) -> None:
         """What a subclass checks before each call."""

@@ -174,7 +174,7 @@ def command_for(words: Sequence[str]) -> tuple[Any, Any]:
         return _command_of_run(Path(out))
     if "--resume" in words and out is not None and _given(words, "data") is None:
         raise BCRLError(
-            f"{out}: holds no run to go on with (config.json is missing): give --data, or its folder"
+            f"{out}: holds no run to go on with (config.json is missing): give --data, or the folder of a run"
         )
     method = find_method(_given(words, "method") or "bcrl").name
     preset = _choice(words, "preset", PRESETS, "paper")

@@ -19,6 +19,7 @@ import optax
 from jaxtyping import Array, Float
 
 from bcrl.data import Dataset
+from bcrl.data.blocks import extremes
 from bcrl.errors import BCRLError, brief
 from bcrl.estimates.log import actions_before, check_log, held_out, steady_columns
 from bcrl.learn.batch import Rows
@@ -54,10 +55,9 @@ class Scales(eqx.Module):
     def of(cls, data: Dataset) -> "Scales":
         paid = data.costs_2d[data.costs_2d[:, 0] > 0]
         change = data.next_observations - data.observations
-        seen = _scale(data.observations)
-        last = _scale(data.next_observations)  # an episode's last state is no row's observation
+        low, high = extremes(data.next_observations)  # an episode's last state is no row's observation
         return cls(
-            seen.at[2].set(jnp.minimum(seen[2], last[2])).at[3].set(jnp.maximum(seen[3], last[3])),
+            _scale(data.observations).at[2].min(low).at[3].max(high),
             _scale(data.actions),
             _scale(change),
             _scale(data.rewards[:, None]),
